@@ -29,8 +29,8 @@ struct AttentionParams {
   bool causal;
 };
 
-// The same as models ask it (models/): [batch, heads, n_q, d] queries, [batch, kv_heads, n_k, d] keys and values, O like Q. A row's d
-// elements lie side by side, everything else where the strides say.
+// The same as models ask it (models/): [batch, heads, n_q, d] queries, [batch, kv_heads, n_k, d] keys and values, O
+// like Q. A row's d elements lie side by side, everything else where the strides say.
 struct ForwardParams {
   struct Strides {  // in elements
     int64_t batch, head, row;
@@ -45,17 +45,50 @@ struct ForwardParams {
   bool causal;  // the last query sees all keys, the one before it all but the last, ...
 };
 
-// And with a window, and with sequences of several lengths, which lie one behind the other: [total, heads, d]. Sequence s has the rows
-// from cu_seqlens[s] on to cu_seqlens[s + 1]; n_q and n_k are those of the longest, and strides of the batch mean nothing.
+// And with a window, and with sequences of several lengths, which lie one behind the other: [total, heads, d]. Sequence
+// s has the rows from cu_seqlens[s] on to cu_seqlens[s + 1]; n_q and n_k are those of the longest, and strides of the
+// batch mean nothing.
 struct ModelParams : ForwardParams {
   int left, right;                         // keys before a query's own and behind it that it sees; -1: all
   const int *cu_seqlens_q, *cu_seqlens_k;  // [batch + 1]; null where all have n_q and n_k. LSE is [heads, total] then
   void* workspace;  // scratch in device memory, as many bytes as the variant's workspace_bytes says; else null
 };
 
-// And with what becomes of a score s = Q K^T * softmax_scale before the softmax: softcap * tanh(s / softcap) unless softcap is 0, and
-// then s - slope * |distance|, of a key from the query's own. A sink is a score of each row that belongs to no key.
+// And with what becomes of a score s = Q K^T * softmax_scale before the softmax: softcap * tanh(s / softcap) unless
+// softcap is 0, and then s - slope * |distance|, of a key from the query's own. A sink is a score of each row that
+// belongs to no key.
 struct ScoreParams : ModelParams {
   float softcap;
   const float *alibi_slopes, *sinks;  // [heads]; null where there are none
+};
+
+// The way back (backward/): dO is given, how much the loss changes with each number of O, and dQ, dK and dV are wanted.
+// O and LSE are what the forward pass has left; LSE is -infinity for a query that sees no key.
+struct GradientParams {
+  const f16 *Q, *K, *V, *O,
+      *dO;            // Q, O, dO: [batch * heads, n_q, d]; K, V: [batch * heads, n_k, d]; row-major and contiguous
+  const float* LSE;   // [batch * heads, n_q] ln of the sum of exp(scaled scores)
+  f16 *dQ, *dK, *dV;  // each as its tensor
+  void* workspace;    // scratch in device memory, as many bytes as the variant's workspace_bytes says
+  int batch_heads, n_q, n_k, d;
+  float softmax_scale;
+  bool causal;  // the last query sees all keys, the one before it all but the last, ...
+};
+
+// The same as models ask it, in the shapes of ModelParams: Q, O, dO, dQ: [batch, heads, n_q, d]; K, V, dK, dV:
+// [batch, kv_heads, n_k, d].
+struct ModelGradientParams {
+  using Strides = ForwardParams::Strides;
+  const bf16 *Q, *K, *V, *O, *dO;
+  const float* LSE;
+  bf16 *dQ, *dK, *dV;
+  Strides Q_strides, K_strides, V_strides, O_strides, LSE_strides;  // and of dQ, dK, dV and dO
+  const int *cu_seqlens_q,
+      *cu_seqlens_k;  // [batch + 1] of sequences of several lengths; null where all have n_q and n_k
+  void* workspace;
+  int batch, heads, kv_heads;      // heads is a multiple of kv_heads: so many queries' heads in a row share one of keys
+  int n_q, n_k, total_q, total_k;  // of the longest sequence, and of all
+  float softmax_scale;
+  bool causal;
+  int left, right;  // keys before a query's own that it sees, and behind it; all, if negative
 };

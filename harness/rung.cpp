@@ -172,6 +172,66 @@ void convert(const Arguments& arguments, ScoreParams& params) {
   params.sinks = static_cast<const float*>(arguments.at("sinks"));
 }
 
+void convert(const Arguments& arguments, GradientParams& params) {
+  const Spec& spec = arguments.spec;
+  params = {.Q = static_cast<const f16*>(arguments.at("Q")),
+            .K = static_cast<const f16*>(arguments.at("K")),
+            .V = static_cast<const f16*>(arguments.at("V")),
+            .O = static_cast<const f16*>(arguments.at("O")),
+            .dO = static_cast<const f16*>(arguments.at("dO")),
+            .LSE = static_cast<const float*>(arguments.at("LSE")),
+            .dQ = static_cast<f16*>(arguments.at("dQ")),
+            .dK = static_cast<f16*>(arguments.at("dK")),
+            .dV = static_cast<f16*>(arguments.at("dV")),
+            .workspace = arguments.workspace,
+            .batch_heads = static_cast<int>(spec.batch_heads()),
+            .n_q = spec.n,
+            .n_k = spec.keys(),
+            .d = spec.d,
+            .softmax_scale = spec.scale(),
+            .causal = spec.causal};
+}
+
+void convert(const Arguments& arguments, ModelGradientParams& params) {
+  const Spec& spec = arguments.spec;
+  const bool varlen = spec.lens_q.count > 0;  // all sequences one behind the other: none is a step of the batch away
+  const auto strides = [&](const char* name) {
+    const int64_t(&of)[3] = arguments.find(name)->strides;
+    return ModelGradientParams::Strides{varlen ? 0 : of[0], of[1], of[2]};
+  };
+  const auto total = [&](const Lengths& lengths, int n) {
+    return varlen ? lengths.before(lengths.count) : spec.batch * n;
+  };
+  params = {.Q = static_cast<const bf16*>(arguments.at("Q")),
+            .K = static_cast<const bf16*>(arguments.at("K")),
+            .V = static_cast<const bf16*>(arguments.at("V")),
+            .O = static_cast<const bf16*>(arguments.at("O")),
+            .dO = static_cast<const bf16*>(arguments.at("dO")),
+            .LSE = static_cast<const float*>(arguments.at("LSE")),
+            .dQ = static_cast<bf16*>(arguments.at("dQ")),
+            .dK = static_cast<bf16*>(arguments.at("dK")),
+            .dV = static_cast<bf16*>(arguments.at("dV")),
+            .Q_strides = strides("Q"),
+            .K_strides = strides("K"),
+            .V_strides = strides("V"),
+            .O_strides = strides("O"),
+            .LSE_strides = strides("LSE"),
+            .cu_seqlens_q = static_cast<const int*>(arguments.at("cu_seqlens_q")),
+            .cu_seqlens_k = static_cast<const int*>(arguments.at("cu_seqlens_k")),
+            .workspace = arguments.workspace,
+            .batch = spec.batch,
+            .heads = spec.heads,
+            .kv_heads = spec.key_heads(),
+            .n_q = spec.n,
+            .n_k = spec.keys(),
+            .total_q = total(spec.lens_q, spec.n),
+            .total_k = total(spec.lens_k, spec.keys()),
+            .softmax_scale = spec.scale(),
+            .causal = spec.causal,
+            .left = spec.left,
+            .right = spec.right};
+}
+
 told::Registration::Registration(const told::Rung& rung, Build build) {
   Registry& known = registry();
   if (build != Build::pattern) {

@@ -156,6 +156,8 @@ void convert(const Arguments& arguments, AttentionParams& params);
 void convert(const Arguments& arguments, ForwardParams& params);
 void convert(const Arguments& arguments, ModelParams& params);
 void convert(const Arguments& arguments, ScoreParams& params);
+void convert(const Arguments& arguments, GradientParams& params);
+void convert(const Arguments& arguments, ModelGradientParams& params);
 
 // The builds of a stage.cu: nvcc's, and three for the emulator. Variables that a kernel leaves unset hold a bit pattern in the first, and
 // zeros in the second; in the third a product and the sum behind it are one instruction with one rounding, as nvcc makes of them. A right

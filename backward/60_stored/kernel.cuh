@@ -1,7 +1,8 @@
-// 60_stored: the gradients of attention as six kernels, one per formula. The n x n weights P and their gradients dS lie in
-//          global memory between them.
+// 60_stored: the gradients of attention as six kernels, one per formula. The n x n weights P and their gradients dS lie
+//          in global memory between them.
 //          Any n_q and n_k, any head dimension up to 256, any GPU: what the other rungs of this part start from.
-//          Q, O, dO, dQ: [batch * heads, n_q, d] f16.   K, V, dK, dV: [batch * heads, n_k, d] f16.   LSE: [batch * heads, n_q] f32.
+//          Q, O, dO, dQ: [batch * heads, n_q, d] f16.   K, V, dK, dV: [batch * heads, n_k, d] f16.
+//          LSE: [batch * heads, n_q] f32.
 //          In the workspace, for each head: P and dS, [n_q, n_k] f32 each, and D, [n_q] f32.
 #pragma once
 #include "common/gpu.cuh"
@@ -10,18 +11,6 @@ namespace {
 
 constexpr int TILE = 16;  // weights and gradients are computed by 16x16 threads, one element each
 constexpr float LOG2E = 1.44269504088896341f;
-
-// Kernel argument, passed by value. dO is given: how much the loss changes with each number of O. O and LSE are what the forward
-// pass has left, -infinity for a query that sees no key.
-struct GradientParams {
-  const f16 *Q, *K, *V, *O, *dO;
-  const float* LSE;
-  f16 *dQ, *dK, *dV;
-  void* workspace;
-  int batch_heads, n_q, n_k, d;
-  float softmax_scale;
-  bool causal;  // the last query sees all keys, the one before it all but the last, ...
-};
 
 // Of a head's share of the workspace.
 __device__ __forceinline__ float* P_of(const GradientParams& p) {
@@ -58,7 +47,8 @@ __global__ void __launch_bounds__(32) deltas(GradientParams p) {
   if (threadIdx.x == 0) st_global_f32(D_of(p) + blockIdx.x, sum);
 }
 
-// P[query][key] = exp(softmax_scale * dot(Q[query], K[key]) - LSE[query]).   Grid (keys / 16, queries / 16, batch * heads).
+// P[query][key] = exp(softmax_scale * dot(Q[query], K[key]) - LSE[query]).
+// Grid (keys / 16, queries / 16, batch * heads).
 __global__ void __launch_bounds__(TILE* TILE) weights(GradientParams p) {
   const int key = blockIdx.x * TILE + threadIdx.x % TILE, query = blockIdx.y * TILE + threadIdx.x / TILE;
   if (query >= p.n_q || key >= keys_of(p, query)) return;
@@ -77,7 +67,8 @@ __global__ void __launch_bounds__(TILE* TILE) score_gradients(GradientParams p) 
   st_global_f32(dS_of(p) + pair, ld_global_f32(P_of(p) + pair) * (dP - ld_global_f32(D_of(p) + query)));
 }
 
-// dQ[query] = softmax_scale * sum over keys of dS[query][key] * K[key].   Grid (columns / 16, queries / 16, batch * heads).
+// dQ[query] = softmax_scale * sum over keys of dS[query][key] * K[key].
+// Grid (columns / 16, queries / 16, batch * heads).
 __global__ void __launch_bounds__(TILE* TILE) query_gradients(GradientParams p) {
   const int column = blockIdx.x * TILE + threadIdx.x % TILE, query = blockIdx.y * TILE + threadIdx.x / TILE;
   if (column >= p.d || query >= p.n_q) return;
@@ -90,8 +81,8 @@ __global__ void __launch_bounds__(TILE* TILE) query_gradients(GradientParams p) 
   st_global_f16(p.dQ + (size_t(blockIdx.z) * p.n_q + query) * p.d + column, to_f16(sum * p.softmax_scale));
 }
 
-// to[key] = factor * sum over queries of pairs[query][key] * rows[query]: a transposed matrix is one whose columns are walked
-// down.   Grid (columns / 16, keys / 16, batch * heads).
+// to[key] = factor * sum over queries of pairs[query][key] * rows[query]: a transposed matrix is one whose columns are
+// walked down.   Grid (columns / 16, keys / 16, batch * heads).
 __device__ __forceinline__ void sum_over_queries(const GradientParams& p, f16* to, const float* pairs, const f16* rows,
                                                  float factor) {
   const int column = blockIdx.x * TILE + threadIdx.x % TILE, key = blockIdx.y * TILE + threadIdx.x / TILE;

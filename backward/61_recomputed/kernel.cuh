@@ -1,8 +1,9 @@
-// 61_recomputed: the weights are computed again where they are needed, from LSE, and are kept nowhere: one kernel walks over
-//          queries and sums dK and dV, another walks over keys and sums dQ.
+// 61_recomputed: the weights are computed again where they are needed, from LSE, and are kept nowhere: one kernel walks
+//          over queries and sums dK and dV, another walks over keys and sums dQ.
 // Before:  60_stored takes 8 n^2 bytes of memory for P and dS, and moves 24 n^2.
 // Block:   16 keys, or 16 queries, 4 warps.  Shared: nothing.  Needs d = 128.
-// Shapes:  Q, O, dO, dQ: [batch * heads, n_q, d] f16.   K, V, dK, dV: [batch * heads, n_k, d] f16.   LSE: [batch * heads, n_q] f32.
+// Shapes:  Q, O, dO, dQ: [batch * heads, n_q, d] f16.   K, V, dK, dV: [batch * heads, n_k, d] f16.
+//          LSE: [batch * heads, n_q] f32.
 //          D, in the workspace: [batch * heads, n_q] f32.
 #pragma once
 #include "common/gpu.cuh"
@@ -12,18 +13,6 @@ namespace {
 constexpr int HEAD_DIM = 128;
 constexpr int PART = 16;  // columns of a row that a lane has: eight lanes have all of it
 constexpr float LOG2E = 1.44269504088896341f;
-
-// Kernel argument, passed by value. dO is given: how much the loss changes with each number of O. O and LSE are what the forward
-// pass has left, -infinity for a query that sees no key.
-struct GradientParams {
-  const f16 *Q, *K, *V, *O, *dO;
-  const float* LSE;
-  f16 *dQ, *dK, *dV;
-  void* workspace;
-  int batch_heads, n_q, n_k, d;
-  float softmax_scale;
-  bool causal;  // the last query sees all keys, the one before it all but the last, ...
-};
 
 // A block's warps, and its rows: one for each group of eight lanes.
 template <int WARPS_>

@@ -1,9 +1,10 @@
-// 62_transposed: all seven products by mma.sync. The walk over queries computes S^T and dP^T, with the keys as rows: then a lane
-//          holds P^T and dS^T as dV = P^T dO and dK = dS^T Q want them, and nothing is exchanged.
+// 62_transposed: all seven products by mma.sync. The walk over queries computes S^T and dP^T, with the keys as rows:
+//          then a lane holds P^T and dS^T as dV = P^T dO and dK = dS^T Q want them, and nothing is exchanged.
 // Before:  61_recomputed multiplies on the CUDA cores.
 // Tile:    64x64, 4 warps: a warp has 16 keys, or 16 queries.  Shared: 64.5 KiB (K, V, Q, dO 16 each; LSE, D).
 //          Needs d = 128, n % BR == 0.
-// Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16.   LSE, and D in the workspace: [batch * heads, n] f32.
+// Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16.
+//          LSE, and D in the workspace: [batch * heads, n] f32.
 #pragma once
 #include "common/gpu.cuh"
 
@@ -14,18 +15,6 @@ constexpr int ROW_BYTES = HEAD_DIM * 2;     // 128 halves = 256 B = twice around
 constexpr int ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 halves: one row of an ldmatrix matrix, one vector load
 constexpr int D_SLICES = HEAD_DIM / 16, COLUMN_TILES = HEAD_DIM / 8;
 constexpr float LOG2E = 1.44269504088896341f;
-
-// Kernel argument, passed by value. dO is given: how much the loss changes with each number of O. O and LSE are what the forward
-// pass has left, -infinity for a query that sees no key.
-struct GradientParams {
-  const f16 *Q, *K, *V, *O, *dO;
-  const float* LSE;
-  f16 *dQ, *dK, *dV;
-  void* workspace;
-  int batch_heads, n_q, n_k, d;
-  float softmax_scale;
-  bool causal;  // the last query sees all keys, the one before it all but the last, ...
-};
 
 // A block's rows, and those of a step of its walk: BR queries and BC keys, or the other way round.
 template <int BR_, int BC_, int WARPS_>
@@ -70,8 +59,8 @@ __device__ __forceinline__ void multiply_rows(float (&C_frag)[TILES][4], uint32_
   }
 }
 
-// C[16 x d] += A[16 x 16] B: a gradient, of a warp's 16 rows, from 16 rows of a tile. They are the k dimension, so ldmatrix
-// transposes them on their way into the registers.
+// C[16 x d] += A[16 x 16] B: a gradient, of a warp's 16 rows, from 16 rows of a tile. They are the k dimension, so
+// ldmatrix transposes them on their way into the registers.
 __device__ __forceinline__ void add_rows(float (&C_frag)[COLUMN_TILES][4], const uint32_t (&A_frag)[4],
                                          uint32_t rows_B) {
   const uint32_t lane = threadIdx.x % 32;
@@ -169,9 +158,9 @@ __global__ void __launch_bounds__(C::THREADS, 2) key_gradients(GradientParams p)
 
 #pragma unroll
     for (int query_slice = 0; query_slice < BR / 16; ++query_slice) {
-      // SOFTMAX  A lane's elements belong to two keys and, in a slice, to four queries: registers 0 and 1 of a C fragment to
-      //          two that are neighbours, 2 and 3 to the same. Two C fragments side by side hold exactly the elements of one
-      //          A fragment.
+      // SOFTMAX  A lane's elements belong to two keys and, in a slice, to four queries: registers 0 and 1 of a C
+      //          fragment to two that are neighbours, 2 and 3 to the same. Two C fragments side by side hold exactly
+      //          the elements of one A fragment.
       uint32_t P_frag[4], dS_frag[4];
       for (int half = 0; half < 2; ++half) {
         const int query_tile = 2 * query_slice + half;

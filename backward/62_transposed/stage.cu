@@ -3,26 +3,6 @@
 
 namespace {
 
-void convert(const ladder::Arguments& arguments, GradientParams& p) {
-  const ladder::Spec& spec = arguments.spec;
-  p = {.Q = static_cast<const f16*>(arguments.at("Q")),
-       .K = static_cast<const f16*>(arguments.at("K")),
-       .V = static_cast<const f16*>(arguments.at("V")),
-       .O = static_cast<const f16*>(arguments.at("O")),
-       .dO = static_cast<const f16*>(arguments.at("dO")),
-       .LSE = static_cast<const float*>(arguments.at("LSE")),
-       .dQ = static_cast<f16*>(arguments.at("dQ")),
-       .dK = static_cast<f16*>(arguments.at("dK")),
-       .dV = static_cast<f16*>(arguments.at("dV")),
-       .workspace = arguments.workspace,
-       .batch_heads = int(spec.batch_heads()),
-       .n_q = spec.n,
-       .n_k = spec.keys(),
-       .d = spec.d,
-       .softmax_scale = spec.scale(),
-       .causal = spec.causal};
-}
-
 // Warp instructions are counted per warp and tile of a walk, a pair. Each of the two walks meets each pair of tiles once.
 template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {

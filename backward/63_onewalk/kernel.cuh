@@ -1,31 +1,17 @@
-// 63_onewalk: one walk for all three gradients. A block keeps dK and dV of its keys, and what it knows of dQ it adds to a sum in
-//          global memory, beside all other blocks: five products instead of seven, and no order among the additions.
+// 63_onewalk: one walk for all three gradients. A block keeps dK and dV of its keys, and what it knows of dQ it adds to
+//          a sum in global memory, beside all other blocks: five products instead of seven, and no order among the
+//          additions.
 // Before:  62_transposed computes S and dP in both of its walks.
 // Tile:    64x64, 4 warps.  Shared: 72.5 KiB (K, V, Q, dO 16 each; dS 8; LSE, D).  Needs d = 128, n % BR == 0.
 // Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16.   LSE: [batch * heads, n] f32.
 //          In the workspace, for each head: the sum of dQ, [n, d] f32, and D, [n] f32.
 #pragma once
 #include "common/gpu.cuh"
+#include "common/words/backward_mma.cuh"
 
 namespace {
 
-constexpr int HEAD_DIM = 128;
-constexpr int ROW_BYTES = HEAD_DIM * 2;     // 128 halves = 256 B = twice around the 32 banks of 4 B
-constexpr int ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 halves: one row of an ldmatrix matrix, one vector load
-constexpr int D_SLICES = HEAD_DIM / 16, COLUMN_TILES = HEAD_DIM / 8;
-constexpr float LOG2E = 1.44269504088896341f;
-
-// Kernel argument, passed by value. dO is given: how much the loss changes with each number of O. O and LSE are what the forward
-// pass has left, -infinity for a query that sees no key.
-struct GradientParams {
-  const f16 *Q, *K, *V, *O, *dO;
-  const float* LSE;
-  f16 *dQ, *dK, *dV;
-  void* workspace;
-  int batch_heads, n_q, n_k, d;
-  float softmax_scale;
-  bool causal;  // the last query sees all keys, the one before it all but the last, ...
-};
+using namespace backward::mma;
 
 // A block's rows, and those of a step of its walk: BR queries and BC keys, or the other way round.
 template <int BR_, int BC_, int WARPS_>
@@ -37,12 +23,7 @@ struct Config {
   static_assert(BR == BC && BR == 16 * WARPS, "a warp has 16 rows of either kind, and the diagonal crosses one tile");
 };
 
-// Byte offset of a 16-byte chunk within a tile of 256-byte rows, swizzled: 02_swizzle.
-__device__ __forceinline__ uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
-  return row * ROW_BYTES + (chunk ^ (row % 8)) * 16;
-}
-
-// The same of dS^T, whose rows are 64 halves, 128 B: eight chunks.
+// Where a chunk of dS^T lies, whose rows are 64 halves, 128 B: eight chunks.
 __device__ __forceinline__ uint32_t dS_offset(uint32_t key, uint32_t chunk) {
   return key * 128 + (chunk ^ (key % 8)) * 16;
 }
@@ -55,81 +36,15 @@ __device__ __forceinline__ float* D_of(const GradientParams& p) {
   return dQ_sum_of(p) + size_t(p.n_q) * HEAD_DIM;
 }
 
-// Copies a tile of ROWS x HEAD_DIM halves, contiguous in global memory, into shared memory.
-template <int ROWS, int THREADS>
-__device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
-  constexpr int ROWS_PER_PASS = THREADS / ROW_CHUNKS;
-  const uint32_t row = threadIdx.x / ROW_CHUNKS, chunk = threadIdx.x % ROW_CHUNKS;
-  for (int first_row = 0; first_row < ROWS; first_row += ROWS_PER_PASS) {
-    const uint4 eight_halves = ld_global_v4(source + (row + first_row) * HEAD_DIM + chunk * 8);
-    st_shared_v4(tile + chunk_offset(row + first_row, chunk), eight_halves);
-  }
-}
-
-// C[16 x 8 TILES] = A[16 x d] B^T: scores, of a warp's 16 rows with a tile's. The rows of B are the columns of C.
-template <int TILES>
-__device__ __forceinline__ void multiply_rows(float (&C_frag)[TILES][4], uint32_t warp_A, uint32_t tile_B) {
-  const uint32_t lane = threadIdx.x % 32;
-#pragma unroll
-  for (int d_slice = 0; d_slice < D_SLICES; ++d_slice) {
-    const uint32_t offset = chunk_offset(lane % 16, d_slice * 2 + lane / 16);
-    uint32_t A_frag[4];
-    ldmatrix_x4(A_frag, warp_A + offset);
-    for (int tile = 0; tile < TILES; tile += 2) {
-      uint32_t B_frag[4];
-      ldmatrix_x4(B_frag, tile_B + tile * 8 * ROW_BYTES + offset);
-      mma_m16n8k16(C_frag[tile], A_frag, B_frag[0], B_frag[2]);
-      mma_m16n8k16(C_frag[tile + 1], A_frag, B_frag[1], B_frag[3]);
-    }
-  }
-}
-
-// C[16 x d] += A[16 x 16] B: a gradient, of a warp's 16 rows, from 16 rows of a tile. They are the k dimension, so ldmatrix
-// transposes them on their way into the registers.
-__device__ __forceinline__ void add_rows(float (&C_frag)[COLUMN_TILES][4], const uint32_t (&A_frag)[4],
-                                         uint32_t rows_B) {
-  const uint32_t lane = threadIdx.x % 32;
-#pragma unroll
-  for (int column_tile = 0; column_tile < COLUMN_TILES; column_tile += 2) {
-    uint32_t B_frag[4];
-    ldmatrix_x4_trans(B_frag, rows_B + chunk_offset(lane % 16, column_tile + lane / 16));
-    mma_m16n8k16(C_frag[column_tile], A_frag, B_frag[0], B_frag[1]);
-    mma_m16n8k16(C_frag[column_tile + 1], A_frag, B_frag[2], B_frag[3]);
-  }
-}
-
-// Each lane writes two halves per fragment and row; 4 lanes together write 16 B of a row.
-__device__ __forceinline__ void store_rows(f16* rows, const float (&C_frag)[COLUMN_TILES][4], float factor) {
-  const uint32_t lane = threadIdx.x % 32;
-  for (int lane_row = 0; lane_row < 2; ++lane_row) {
-    f16* row = rows + FragmentC::row(lane, 2 * lane_row) * HEAD_DIM + FragmentC::col(lane, 0);
-    for (int column_tile = 0; column_tile < COLUMN_TILES; ++column_tile) {
-      const float low = C_frag[column_tile][2 * lane_row] * factor,
-                  high = C_frag[column_tile][2 * lane_row + 1] * factor;
-      st_global_b32(row + column_tile * 8, pack_f16x2(low, high));
-    }
-  }
-}
-
-// D[query] = dot(dO[query], O[query]), eight lanes a row, and zeros for the sum of dQ.   Grid (queries / BR, batch * heads).
+// D[query] = dot(dO[query], O[query]), eight lanes a row, and zeros for the sum of dQ.
+// Grid (queries / BR, batch * heads).
 template <class C>
 __global__ void __launch_bounds__(C::THREADS) deltas(GradientParams p) {
   for (int row = blockIdx.x * C::BR + threadIdx.x / 8, end = (blockIdx.x + 1) * C::BR; row < end;
        row += C::THREADS / 8) {
     const size_t query = size_t(blockIdx.y) * p.n_q + row;
-    float sum = 0.0f;
-    for (int chunk = threadIdx.x % 8; chunk < ROW_CHUNKS; chunk += 8) {
-      const uint4 O = ld_global_v4(p.O + query * HEAD_DIM + chunk * 8);
-      const uint4 dO = ld_global_v4(p.dO + query * HEAD_DIM + chunk * 8);
-      const uint32_t O_pairs[4] = {O.x, O.y, O.z, O.w}, dO_pairs[4] = {dO.x, dO.y, dO.z, dO.w};
-      for (int i = 0; i < 8; ++i)
-        sum += to_float(f16{static_cast<uint16_t>(O_pairs[i / 2] >> (i % 2 * 16))}) *
-               to_float(f16{static_cast<uint16_t>(dO_pairs[i / 2] >> (i % 2 * 16))});
-    }
-    sum += shfl_xor(sum, 1);
-    sum += shfl_xor(sum, 2);
-    sum += shfl_xor(sum, 4);
-    if (threadIdx.x % 8 == 0) st_global_f32(D_of(p) + row, sum);
+    const float D = row_dot<HEAD_DIM, HEAD_DIM>(p.O, p.dO, query);
+    if (threadIdx.x % 8 == 0) st_global_f32(D_of(p) + row, D);
     for (int column = threadIdx.x % 8 * 4; column < HEAD_DIM; column += 32)
       st_global_v4(dQ_sum_of(p) + size_t(row) * HEAD_DIM + column, {0, 0, 0, 0});
   }
@@ -188,9 +103,9 @@ __global__ void __launch_bounds__(C::THREADS, 2) gradients(GradientParams p) {
 
 #pragma unroll
     for (int query_slice = 0; query_slice < BR / 16; ++query_slice) {
-      // SOFTMAX  A lane's elements belong to two keys and, in a slice, to four queries: registers 0 and 1 of a C fragment to
-      //          two that are neighbours, 2 and 3 to the same. Two C fragments side by side hold exactly the elements of one
-      //          A fragment.
+      // SOFTMAX  A lane's elements belong to two keys and, in a slice, to four queries: registers 0 and 1 of a C
+      //          fragment to two that are neighbours, 2 and 3 to the same. Two C fragments side by side hold exactly
+      //          the elements of one A fragment.
       uint32_t P_frag[4], dS_frag[4];
       for (int half = 0; half < 2; ++half) {
         const int query_tile = 2 * query_slice + half;
@@ -215,8 +130,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) gradients(GradientParams p) {
     }
     __syncthreads();  // safe to read dS: every warp has stored that of its keys
 
-    // PV  dQ += dS K: a warp has 16 queries now, and all keys of the tile. dS^T lies with keys as rows, so ldmatrix transposes
-    //     it; in which order blocks add to the sum, nobody knows.
+    // PV  dQ += dS K: a warp has 16 queries now, and all keys of the tile. dS^T lies with keys as rows, so ldmatrix
+    //     transposes it; in which order blocks add to the sum, nobody knows.
     float dQ_frag[COLUMN_TILES][4] = {};
     for (int key_slice = 0; key_slice < BC / 16; ++key_slice) {
       uint32_t dS_frag[4];

@@ -1,6 +1,7 @@
-// 64_warpgroups: all five products by wgmma. Two warpgroups have 64 keys each of a block's 128, a warp of a third copies queries
-//          ahead, and dS alone changes hands: a warpgroup needs that of all keys, with queries as rows.
-// Before:  63_onewalk multiplies by mma.sync, which a Hopper card does at two thirds of wgmma's rate; and warps that copy do not compute.
+// 64_warpgroups: all five products by wgmma. Two warpgroups have 64 keys each of a block's 128, a warp of a third
+//          copies queries ahead, and dS alone changes hands: a warpgroup needs that of all keys, with queries as rows.
+// Before:  63_onewalk multiplies by mma.sync, which a Hopper card does at two thirds of wgmma's rate; and warps that
+//          copy do not compute.
 // Tile:    64x128, 8 warps and 4 that copy.  Shared: 161 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16).
 //          Needs d = 128, n % BC == 0, sm_90a.
 // Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16.   LSE: [batch * heads, n] f32.
@@ -20,18 +21,6 @@ constexpr int ROW_THREADS = 256;  // of a block of the kernels that go through r
 constexpr float LOG2E = 1.44269504088896341f;
 // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240.
 constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
-
-// Kernel argument, passed by value. dO is given: how much the loss changes with each number of O. O and LSE are what the forward
-// pass has left, -infinity for a query that sees no key.
-struct GradientParams {
-  const f16 *Q, *K, *V, *O, *dO;
-  const float* LSE;
-  f16 *dQ, *dK, *dV;
-  void* workspace;
-  int batch_heads, n_q, n_k, d;
-  float softmax_scale;
-  bool causal;  // the last query sees all keys, the one before it all but the last, ...
-};
 
 // A block's BC keys, BR queries at a time, by WARPS warps, and the shared memory that it takes.
 template <int BR_, int BC_, int WARPS_, int STAGES_>
@@ -151,9 +140,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   }
   setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
 
-  // Descriptors. Rows of Q and dO are columns of S^T and dP^T (K-major), and the k dimension of dK and dV (MN-major), for which
-  // the distance from one panel to the next is told. Rows of K are those of S^T, and the k dimension of dQ, of which a
-  // warpgroup has the columns of a panel.
+  // Descriptors. Rows of Q and dO are columns of S^T and dP^T (K-major), and the k dimension of dK and dV (MN-major),
+  // for which the distance from one panel to the next is told. Rows of K are those of S^T, and the k dimension of dQ,
+  // of which a warpgroup has the columns of a panel.
   const uint64_t K_rows = wgmma_descriptor(smem_K + warpgroup * 64 * PANEL_ROW_BYTES),
                  V_rows = wgmma_descriptor(smem_V + warpgroup * 64 * PANEL_ROW_BYTES),
                  K_panel = wgmma_descriptor(smem_K + warpgroup * BC * PANEL_ROW_BYTES),
@@ -195,8 +184,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       }
     }
 
-    // SOFTMAX  A lane has two keys, and two neighbouring queries of every eight. Two C fragments side by side hold exactly the
-    //          elements of one A fragment, and wgmma takes A from registers.
+    // SOFTMAX  A lane has two keys, and two neighbouring queries of every eight. Two C fragments side by side hold
+    //          exactly the elements of one A fragment, and wgmma takes A from registers.
     uint32_t P_frag[QUERY_SLICES][4], dS_frag[QUERY_SLICES][4];
 #pragma unroll
     for (int query_tile = 0; query_tile < BR / 8; ++query_tile) {
@@ -226,8 +215,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
             S_frag[query_tile][2 * lane_row + 1] * (dP_frag[query_tile][2 * lane_row + 1] - __uint_as_float(D.y)));
     }
 
-    // PV  dK += dS^T Q. And dS goes to shared memory, queries as rows: stmatrix transposes it. Lane l addresses query l % 8,
-    //     of the second eight from lane 16 on; the chunk is one of the warp's two eights of keys.
+    // PV  dK += dS^T Q. And dS goes to shared memory, queries as rows: stmatrix transposes it. Lane l addresses query l
+    //     % 8, of the second eight from lane 16 on; the chunk is one of the warp's two eights of keys.
     const uint32_t lane_query = lane / 16 * 8 + lane % 8, chunk = warp % 4 * 2 + lane / 8 % 2;
     const uint32_t lane_dS =
         smem_dS + buffer + warpgroup * BR * PANEL_ROW_BYTES + lane_query * PANEL_ROW_BYTES + (chunk ^ (lane % 8)) * 16;

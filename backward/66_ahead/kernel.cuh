@@ -1,106 +1,22 @@
-// 66_ahead: the next tile's S is started behind dQ, so that the tensor cores have work while dQ leaves and until exponentials begin.
+// 66_ahead: the next tile's S is started behind dQ, so that the tensor cores have work while dQ leaves and until
+//           exponentials begin.
 // Before:  in 65_bulkreduce both warpgroups have dQ in their hands at the same time, and nothing multiplies meanwhile.
-// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16; dQ 32).
+// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16;
+//          dQ 32).
 //          Needs d = 128, n % BC == 0, sm_90a.
 // Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16.   LSE: [batch * heads, n] f32.
-//          In the workspace, for each head: the sum of dQ, n * d f32 as lanes hold them, and LSE and D by tiles, [n / BR, 2, BR] f32.
+//          In the workspace, for each head: the sum of dQ, n * d f32 as lanes hold them, and LSE and D by tiles,
+//          [n / BR, 2, BR] f32.
 #pragma once
 #include "common/gpu.cuh"
+#include "common/words/backward.cuh"
 
 namespace {
 
-constexpr int HEAD_DIM = 128;
-constexpr int ROW_BYTES = HEAD_DIM * 2;     // 128 halves = 256 B
-constexpr int ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 halves: one vector load
-// A tile is two panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
-constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
-constexpr int COLUMN_TILES = HEAD_DIM / 8, D_SLICES = HEAD_DIM / 16;
-constexpr int ROW_THREADS = 256;  // of a block of the kernels that go through rows, before and after
-constexpr float LOG2E = 1.44269504088896341f;
-// 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240.
-constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
+using namespace backward::heads;
 
-// Kernel argument, passed by value. dO is given: how much the loss changes with each number of O. O and LSE are what the forward
-// pass has left, -infinity for a query that sees no key.
-struct GradientParams {
-  const f16 *Q, *K, *V, *O, *dO;
-  const float* LSE;
-  f16 *dQ, *dK, *dV;
-  void* workspace;
-  int batch_heads, n_q, n_k, d;
-  float softmax_scale;
-  bool causal;  // the last query sees all keys, the one before it all but the last, ...
-};
-
-// A block's BC keys, BR queries at a time, by WARPS warps, and the shared memory that it takes.
-template <int BR_, int BC_, int WARPS_, int STAGES_>
-struct Config {
-  static constexpr int BR = BR_, BC = BC_, WARPS = WARPS_, STAGES = STAGES_;
-  static constexpr int THREADS = WARPS * 32 + 128;  // of a warpgroup that copies, too
-  static constexpr uint32_t K_BYTES = BC * ROW_BYTES, Q_BYTES = BR * ROW_BYTES, ROWS_BYTES = 2 * BR * 4;  // LSE and D
-  static constexpr uint32_t STAGE_BYTES = 2 * Q_BYTES + ROWS_BYTES, dS_BYTES = BR * BC * 2,
-                            dQ_BYTES = BR * PANEL_COLS * 4;  // of a warpgroup
-  static constexpr uint32_t SMEM_BYTES =
-      2 * K_BYTES + STAGES * STAGE_BYTES + 2 * dS_BYTES + 2 * dQ_BYTES + (2 * STAGES + 5) * 8;  // and mbarriers
-  static_assert(BC == 16 * WARPS && WARPS == 8, "two warpgroups have 64 keys each, and 64 columns of dQ");
-  static_assert(BR == 64 && BC % BR == 0, "dQ has 64 rows; BC / BR tiles are on the diagonal");
-};
-
-// Of this block's head.
-__device__ __forceinline__ float* dQ_sum_of(const GradientParams& p) {
-  return static_cast<float*>(p.workspace) + size_t(blockIdx.y) * p.n_q * (HEAD_DIM + 2);
-}
-__device__ __forceinline__ float* rows_of(const GradientParams& p) {  // LSE and D
-  return dQ_sum_of(p) + size_t(p.n_q) * HEAD_DIM;
-}
-
-// Each lane writes two halves per fragment and row; 4 lanes together write 16 B of a row.
-__device__ __forceinline__ void store_rows(f16* rows, const float (&C_frag)[COLUMN_TILES][4], float factor) {
-  const uint32_t lane = threadIdx.x % 32;
-  for (int lane_row = 0; lane_row < 2; ++lane_row) {
-    f16* row = rows + FragmentC::row(lane, 2 * lane_row) * HEAD_DIM + FragmentC::col(lane, 0);
-    for (int column_tile = 0; column_tile < COLUMN_TILES; ++column_tile) {
-      const float low = C_frag[column_tile][2 * lane_row] * factor,
-                  high = C_frag[column_tile][2 * lane_row + 1] * factor;
-      st_global_b32(row + column_tile * 8, pack_f16x2(low, high));
-    }
-  }
-}
-
-// LSE in log2 units, D[query] = dot(dO[query], O[query]), eight lanes a row, and zeros for the sum of dQ.
-// Grid (queries / BR, batch * heads).
-template <class C>
-__global__ void __launch_bounds__(ROW_THREADS) deltas(GradientParams p) {
-  for (int tile_row = threadIdx.x / 8; tile_row < C::BR; tile_row += ROW_THREADS / 8) {
-    const int row = blockIdx.x * C::BR + tile_row;
-    const size_t query = size_t(blockIdx.y) * p.n_q + row;
-    float sum = 0.0f;
-    for (int chunk = threadIdx.x % 8; chunk < ROW_CHUNKS; chunk += 8) {
-      const uint4 O = ld_global_v4(p.O + query * HEAD_DIM + chunk * 8);
-      const uint4 dO = ld_global_v4(p.dO + query * HEAD_DIM + chunk * 8);
-      const uint32_t O_pairs[4] = {O.x, O.y, O.z, O.w}, dO_pairs[4] = {dO.x, dO.y, dO.z, dO.w};
-      for (int i = 0; i < 8; ++i)
-        sum += to_float(f16{static_cast<uint16_t>(O_pairs[i / 2] >> (i % 2 * 16))}) *
-               to_float(f16{static_cast<uint16_t>(dO_pairs[i / 2] >> (i % 2 * 16))});
-    }
-    sum += shfl_xor(sum, 1);
-    sum += shfl_xor(sum, 2);
-    sum += shfl_xor(sum, 4);
-    if (threadIdx.x % 8 == 0) {
-      float* const tile_rows = rows_of(p) + blockIdx.x * 2 * C::BR;
-      st_global_f32(tile_rows + tile_row, ld_global_f32(p.LSE + query) * LOG2E);
-      st_global_f32(tile_rows + C::BR + tile_row, sum);
-    }
-    for (int column = threadIdx.x % 8 * 4; column < HEAD_DIM; column += 32)
-      st_global_v4(dQ_sum_of(p) + size_t(row) * HEAD_DIM + column, {0, 0, 0, 0});
-  }
-}
-
-// How far slices of 16 columns, each an instruction's share, go on in a tile of ROWS rows: 32 B each, four in a panel.
-template <int ROWS>
-__device__ __forceinline__ uint32_t slices_on(uint32_t slices) {
-  return (slices % 4) * 32 + (slices / 4) * ROWS * PANEL_ROW_BYTES;
-}
+template <int BR, int BC, int WARPS, int STAGES>
+struct Config : Walk<f16, HEAD_DIM, BR, BC, WARPS, STAGES> {};
 
 // dK and dV of BC keys, over all tiles of queries, and what these keys add to dQ.   Grid (keys / BC, batch * heads).
 template <class C>
@@ -108,31 +24,11 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     gradients(GradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
               const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map) {
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
-  constexpr int QUERY_SLICES = BR / 16, KEY_SLICES = BC / 16;
+  constexpr int QUERY_SLICES = BR / 16;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
-  const uint32_t smem_K = smem_base(), smem_V = smem_K + C::K_BYTES, smem_Q = smem_V + C::K_BYTES,
-                 smem_dO = smem_Q + STAGES * C::Q_BYTES, smem_dS = smem_dO + STAGES * C::Q_BYTES,
-                 smem_dQ = smem_dS + 2 * C::dS_BYTES, smem_rows = smem_dQ + 2 * C::dQ_BYTES,
-                 full_K = smem_rows + STAGES * C::ROWS_BYTES;
-  const Ring<STAGES, C::STAGE_BYTES> ring{full_K + 8};
-  const uint32_t dQ_barriers = full_K + (2 * STAGES + 1) * 8;  // of each warpgroup: full, empty
-  smem_name(smem_K, C::K_BYTES, "K", PANEL_ROW_BYTES);
-  smem_name(smem_V, C::K_BYTES, "V", PANEL_ROW_BYTES);
-  smem_name(smem_Q, STAGES * C::Q_BYTES, "Q", PANEL_ROW_BYTES);
-  smem_name(smem_dO, STAGES * C::Q_BYTES, "dO", PANEL_ROW_BYTES);
-  smem_name(smem_dS, 2 * C::dS_BYTES, "dS", PANEL_ROW_BYTES);
-  smem_name(smem_rows, STAGES * C::ROWS_BYTES, "LSE, D");
-  smem_name(smem_dQ, 2 * C::dQ_BYTES, "dQ");
-  smem_name(full_K, (2 * STAGES + 5) * 8, "barriers");
-  if (threadIdx.x == 0) {
-    mbarrier_init(full_K, 1);
-    ring.init(WARPS / 4);  // a warpgroup has read it
-    for (const uint32_t full : {dQ_barriers, dQ_barriers + 16}) {
-      mbarrier_init(full, 4);      // the warps of a warpgroup have stored dQ
-      mbarrier_init(full + 8, 1);  // it has been read
-    }
-    fence_mbarrier_init();  // safe to name them to the copy engine, which knows them now
-  }
+  const Smem<C> smem;
+  smem.name();
+  if (threadIdx.x == 0) smem.init();
   __syncthreads();  // safe to use the barriers
 
   const int first_tile = p.causal ? blockIdx.x * (BC / BR) : 0;  // queries before these see none of the block's keys
@@ -141,131 +37,62 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   // LOAD  K and V once; then a tile of queries whenever a stage is empty.
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
-    if (threadIdx.x == WARPS * 32) {
-      mbarrier_arrive_expect_tx(full_K, 2 * C::K_BYTES);
-      cp_async_bulk_tensor_4d(smem_K, K_map, 0, blockIdx.x * BC, 0, blockIdx.y, full_K);
-      cp_async_bulk_tensor_4d(smem_V, V_map, 0, blockIdx.x * BC, 0, blockIdx.y, full_K);
-#pragma unroll 1
-      for (int tile = 0; tile < tiles; ++tile) {
-        const uint32_t stage = tile % STAGES, full = ring.full_of(tile);
-        const int q_tile = first_tile + tile;
-        ring.claim(tile);
-        cp_async_bulk_tensor_4d(smem_Q + stage * C::Q_BYTES, Q_map, 0, q_tile * BR, 0, blockIdx.y, full);
-        cp_async_bulk_tensor_4d(smem_dO + stage * C::Q_BYTES, dO_map, 0, q_tile * BR, 0, blockIdx.y, full);
-        cp_async_bulk(smem_rows + stage * C::ROWS_BYTES, rows_of(p) + q_tile * 2 * BR, C::ROWS_BYTES, full);
-      }
-    }
-    // STORE  dQ of a tile whenever a warpgroup has stored its half: 16 KiB in the order of its registers, here and there.
-    if (warp > WARPS && warp <= WARPS + 2 && lane == 0) {
-      const uint32_t group = warp - WARPS - 1, full = dQ_barriers + group * 16, empty = full + 8;
-      float* const sum = dQ_sum_of(p) + group * BR * PANEL_COLS;
-      for (int tile = 0; tile < tiles; ++tile) {
-        mbarrier_wait_parity(full, tile % 2);  // safe to read dQ: its warps have stored it
-        cp_reduce_async_bulk_add_f32(sum + size_t(first_tile + tile) * BR * HEAD_DIM, smem_dQ + group * C::dQ_BYTES,
-                                     C::dQ_BYTES);
-        cp_async_bulk_commit();
-        cp_async_bulk_wait_read<0>();  // safe to overwrite dQ: it has been read. The kernel's end waits for the sums
-        mbarrier_arrive(empty);
-      }
-    }
+    if (threadIdx.x == WARPS * 32) load(p, smem, Q_map, K_map, V_map, dO_map, BlockInGrid<C>{}, first_tile, tiles);
+    // STORE  dQ of a tile whenever a warpgroup has stored its half.
+    if (warp > WARPS && warp <= WARPS + 2 && lane == 0)
+      add_dQ(p, smem, warp - WARPS - 1, BlockInGrid<C>{}, first_tile, tiles);
     return;
   }
   setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
 
-  // Descriptors. Rows of Q and dO are columns of S^T and dP^T (K-major), and the k dimension of dK and dV (MN-major), for which
-  // the distance from one panel to the next is told. Rows of K are those of S^T, and the k dimension of dQ, of which a
-  // warpgroup has the columns of a panel.
-  const uint64_t K_rows = wgmma_descriptor(smem_K + warpgroup * 64 * PANEL_ROW_BYTES),
-                 V_rows = wgmma_descriptor(smem_V + warpgroup * 64 * PANEL_ROW_BYTES),
-                 K_panel = wgmma_descriptor(smem_K + warpgroup * BC * PANEL_ROW_BYTES),
-                 Q_tiles = wgmma_descriptor(smem_Q, BR * PANEL_ROW_BYTES),
-                 dO_tiles = wgmma_descriptor(smem_dO, BR * PANEL_ROW_BYTES), dS_tiles = wgmma_descriptor(smem_dS);
+  const Operands<C> operands(smem, warpgroup);
   const float scale_log2 = p.softmax_scale * LOG2E;  // exp(s * softmax_scale) = 2^(s * scale_log2)
-  const uint32_t full_dQ = dQ_barriers + warpgroup * 16,
-                 lane_dQ = smem_dQ + warpgroup * C::dQ_BYTES + threadIdx.x % 128 * 16;
+  const uint32_t full_dQ = smem.dQ_barriers + warpgroup * 16,
+                 lane_dQ = smem.dQ + warpgroup * C::dQ_BYTES + threadIdx.x % 128 * 16;
   float dK_frag[COLUMN_TILES][4], dV_frag[COLUMN_TILES][4], S_frag[BR / 8][4];
 
   // QK  S^T[64 keys x BR queries] = K Q^T
   const auto start_S = [&](int tile) {
-    const uint64_t Q_here = wgmma_advance(Q_tiles, tile % STAGES * C::Q_BYTES);
-    ring.wait_full(tile);
+    const uint64_t Q_here = wgmma_advance(operands.Q_tiles, tile % STAGES * C::Q_BYTES);
+    smem.ring.wait_full(tile);
     wgmma_fence(S_frag);
-#pragma unroll
-    for (int d_slice = 0; d_slice < D_SLICES; ++d_slice)
-      wgmma_ss(S_frag, wgmma_advance(K_rows, slices_on<BC>(d_slice)), wgmma_advance(Q_here, slices_on<BR>(d_slice)),
-               d_slice > 0);  // the first overwrites S
+    issue_QK<f16, HEAD_DIM, BC, BR>(S_frag, operands.K_rows, Q_here);
     wgmma_commit();
   };
-  mbarrier_wait_parity(full_K, 0);  // safe to read K and V: they have landed
+  mbarrier_wait_parity(smem.full_K, 0);  // safe to read K and V: they have landed
   start_S(0);
   wgmma_wait<0>(S_frag);  // safe to read S
   const auto step = [&](int tile, bool is_last) {
-    const uint32_t stage = tile % STAGES, rows = smem_rows + stage * C::ROWS_BYTES, buffer = tile % 2 * C::dS_BYTES;
-    const uint64_t Q_here = wgmma_advance(Q_tiles, stage * C::Q_BYTES),
-                   dO_here = wgmma_advance(dO_tiles, stage * C::Q_BYTES);
+    const uint32_t stage = tile % STAGES, rows = smem.rows + stage * C::ROWS_BYTES, buffer = tile % 2 * C::dS_BYTES;
+    const uint64_t Q_here = wgmma_advance(operands.Q_tiles, stage * C::Q_BYTES),
+                   dO_here = wgmma_advance(operands.dO_tiles, stage * C::Q_BYTES);
     float dP_frag[BR / 8][4];
 
     // QK  dP^T = V dO^T
     wgmma_fence(dP_frag);
-#pragma unroll
-    for (int d_slice = 0; d_slice < D_SLICES; ++d_slice)
-      wgmma_ss(dP_frag, wgmma_advance(V_rows, slices_on<BC>(d_slice)), wgmma_advance(dO_here, slices_on<BR>(d_slice)),
-               d_slice > 0);
+    issue_QK<f16, HEAD_DIM, BC, BR>(dP_frag, operands.V_rows, dO_here);
     wgmma_commit();
-    if (p.causal && tile < BC / BR) {
-#pragma unroll
-      for (int query_tile = 0; query_tile < BR / 8; ++query_tile) {
-        for (int i = 0; i < 4; ++i) {
-          const int key = warp * 16 + FragmentC::row(lane, i),
-                    query = tile * BR + query_tile * 8 + FragmentC::col(lane, i);
-          if (key > query) S_frag[query_tile][i] = -INFINITY;
-        }
-      }
-    }
+    if (p.causal && tile < BC / BR) hide_later_keys(S_frag, warp * 16, tile * BR);
 
-    // SOFTMAX  A lane has two keys, and two neighbouring queries of every eight. Two C fragments side by side hold exactly the
-    //          elements of one A fragment, and wgmma takes A from registers.
+    // SOFTMAX
     uint32_t P_frag[QUERY_SLICES][4], dS_frag[QUERY_SLICES][4];
-#pragma unroll
-    for (int query_tile = 0; query_tile < BR / 8; ++query_tile) {
-      const uint2 LSE = ld_shared_v2(rows + (query_tile * 8 + FragmentC::col(lane, 0)) * 4);
-      for (int i = 0; i < 4; ++i)
-        S_frag[query_tile][i] =
-            ex2_approx(S_frag[query_tile][i] * scale_log2 - __uint_as_float(i % 2 == 0 ? LSE.x : LSE.y));
-      for (int lane_row = 0; lane_row < 2; ++lane_row)
-        P_frag[query_tile / 2][query_tile % 2 * 2 + lane_row] =
-            pack_f16x2(S_frag[query_tile][2 * lane_row], S_frag[query_tile][2 * lane_row + 1]);
-    }
+    weigh_less<f16>(S_frag, P_frag, scale_log2, [&](int query_tile) {
+      return ld_shared_v2(rows + (query_tile * 8 + FragmentC::col(lane, 0)) * 4);
+    });
 
     // PV  dV += P^T dO
     wgmma_fence(dV_frag, P_frag);
-#pragma unroll
-    for (int query_slice = 0; query_slice < QUERY_SLICES; ++query_slice)
-      wgmma_rs<true>(dV_frag, P_frag[query_slice], wgmma_advance(dO_here, query_slice * 16 * PANEL_ROW_BYTES),
-                     query_slice > 0 || tile > 0);
+    issue_PV<f16>(dV_frag, P_frag, dO_here, tile > 0);
     wgmma_commit();
     wgmma_wait<1>(dP_frag);  // safe to read dP: its products are done, those of dV may go on
-#pragma unroll
-    for (int query_tile = 0; query_tile < BR / 8; ++query_tile) {
-      const uint2 D = ld_shared_v2(rows + (BR + query_tile * 8 + FragmentC::col(lane, 0)) * 4);
-      for (int lane_row = 0; lane_row < 2; ++lane_row)
-        dS_frag[query_tile / 2][query_tile % 2 * 2 + lane_row] = pack_f16x2(
-            S_frag[query_tile][2 * lane_row] * (dP_frag[query_tile][2 * lane_row] - __uint_as_float(D.x)),
-            S_frag[query_tile][2 * lane_row + 1] * (dP_frag[query_tile][2 * lane_row + 1] - __uint_as_float(D.y)));
-    }
+    multiply_less<f16>(dS_frag, S_frag, dP_frag, [&](int query_tile) {
+      return ld_shared_v2(rows + (BR + query_tile * 8 + FragmentC::col(lane, 0)) * 4);
+    });
 
-    // PV  dK += dS^T Q. And dS goes to shared memory, queries as rows: stmatrix transposes it. Lane l addresses query l % 8,
-    //     of the second eight from lane 16 on; the chunk is one of the warp's two eights of keys.
-    const uint32_t lane_query = lane / 16 * 8 + lane % 8, chunk = warp % 4 * 2 + lane / 8 % 2;
-    const uint32_t lane_dS =
-        smem_dS + buffer + warpgroup * BR * PANEL_ROW_BYTES + lane_query * PANEL_ROW_BYTES + (chunk ^ (lane % 8)) * 16;
-    for (int query_slice = 0; query_slice < QUERY_SLICES; ++query_slice)
-      stmatrix_x4_trans(lane_dS + query_slice * 16 * PANEL_ROW_BYTES, dS_frag[query_slice]);
+    // PV  dK += dS^T Q. And dS goes to shared memory, queries as rows.
+    store_transposed<BR>(smem.dS + buffer, dS_frag);
     wgmma_fence(dK_frag, dS_frag);
-#pragma unroll
-    for (int query_slice = 0; query_slice < QUERY_SLICES; ++query_slice)
-      wgmma_rs<true>(dK_frag, dS_frag[query_slice], wgmma_advance(Q_here, query_slice * 16 * PANEL_ROW_BYTES),
-                     query_slice > 0 || tile > 0);
+    issue_PV<f16>(dK_frag, dS_frag, Q_here, tile > 0);
     wgmma_commit();
     fence_proxy_async_shared();         // wgmma will find what this lane has stored
     named_barrier_sync(1, WARPS * 32);  // safe to read dS, and to store the next one
@@ -273,13 +100,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     // PV  dQ[BR queries x 64 columns] = dS K, of all keys of the block.
     float dQ_frag[PANEL_COLS / 8][4];
     wgmma_fence(dQ_frag);
-#pragma unroll
-    for (int key_slice = 0; key_slice < KEY_SLICES; ++key_slice)
-      wgmma_ss<true>(dQ_frag, wgmma_advance(dS_tiles, buffer + slices_on<BR>(key_slice)),
-                     wgmma_advance(K_panel, key_slice * 16 * PANEL_ROW_BYTES), key_slice > 0);
+    issue_dQ<f16, BC, BR>(dQ_frag, operands.dS_tiles, buffer, operands.K_panel);
     wgmma_commit();
     wgmma_wait<1>(dV_frag, P_frag, dK_frag, dS_frag);  // safe to overwrite the stage: dK and dV have read Q and dO
-    if (threadIdx.x % 128 == 0) mbarrier_arrive(ring.empty_of(tile));
+    if (threadIdx.x % 128 == 0) mbarrier_arrive(smem.ring.empty_of(tile));
     if (is_last) {
       wgmma_wait<0>(dQ_frag);  // safe to read dQ
     } else {
@@ -287,16 +111,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       wgmma_wait<1>(dQ_frag);  // safe to read dQ: its products are done, those of S may go on
     }
     mbarrier_wait_parity(full_dQ + 8, (tile % 2) ^ 1);  // safe to overwrite: the dQ before has been read
-    // Registers side by side, lane beside lane: no bank conflicts, and the sum has the same order.
-#pragma unroll
-    for (int column_tile = 0; column_tile < PANEL_COLS / 8; ++column_tile)
-      st_shared_v4(lane_dQ + column_tile * 128 * 16,
-                   {__float_as_uint(dQ_frag[column_tile][0]), __float_as_uint(dQ_frag[column_tile][1]),
-                    __float_as_uint(dQ_frag[column_tile][2]), __float_as_uint(dQ_frag[column_tile][3])});
-    fence_proxy_async_shared();  // the copy engine will find what this lane has stored
-    __syncwarp();                // safe to hand over: all lanes have stored
-    if (lane == 0) mbarrier_arrive(full_dQ);
-    __syncwarp();           // products take whole warps
+    store_lanes(lane_dQ, dQ_frag);
+    hand_over(full_dQ);
     wgmma_wait<0>(S_frag);  // safe to read the next S. ptxas would not let it be in flight where the loop comes around
   };
   for (int tile = 0; tile + 1 < tiles; ++tile) step(tile, false);
@@ -308,41 +124,14 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   store_rows(p.dV + warp_rows, dV_frag, 1.0f);
 }
 
-// dQ, from the sum, when all blocks have added to it. Eight columns of a tile's rows r and r + 8 are 16 numbers of four lanes,
-// side by side: a thread has these, and eight threads have 64 columns.   Grid (queries / BR, batch * heads).
-template <class C>
-__global__ void __launch_bounds__(ROW_THREADS) query_gradients(GradientParams p) {
-  f16* const tile_rows = p.dQ + (size_t(blockIdx.y) * p.n_q + blockIdx.x * C::BR) * HEAD_DIM;
-  for (int i = threadIdx.x; i < C::BR * ROW_CHUNKS / 2; i += ROW_THREADS) {
-    const int column_tile = i % 8, four_lanes = i / 8 % 32, panel = i / 256;  // of a warpgroup: its 32 times four lanes
-    const float* const from = dQ_sum_of(p) + size_t(blockIdx.x) * C::BR * HEAD_DIM + panel * C::BR * PANEL_COLS +
-                              column_tile * 512 + four_lanes * 16;
-    uint32_t pairs[2][4];  // [lane_row]
-    for (int lane = 0; lane < 4; ++lane) {
-      const uint4 four = ld_global_v4(from + lane * 4);
-      pairs[0][lane] = pack_f16x2(__uint_as_float(four.x) * p.softmax_scale, __uint_as_float(four.y) * p.softmax_scale);
-      pairs[1][lane] = pack_f16x2(__uint_as_float(four.z) * p.softmax_scale, __uint_as_float(four.w) * p.softmax_scale);
-    }
-    for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      const int row = four_lanes / 8 * 16 + lane_row * 8 + four_lanes % 8;
-      st_global_v4(tile_rows + row * HEAD_DIM + panel * PANEL_COLS + column_tile * 8,
-                   {pairs[lane_row][0], pairs[lane_row][1], pairs[lane_row][2], pairs[lane_row][3]});
-    }
-  }
-}
-
 // LAUNCH  D and zeros first, dQ last. The pointers of `p` belong to the device; n is a multiple of BC.
 template <class C>
 void run(Device& device, const GradientParams& p) {
-  const auto tile_map = [&](const f16* tensor, int n, uint32_t rows) {  // [head][panel][row][column of the panel]
-    return tensor_map_4d(device, tensor, {PANEL_COLS, uint32_t(n), PANELS, uint32_t(p.batch_heads)},
-                         {ROW_BYTES, PANEL_ROW_BYTES, uint64_t(n) * ROW_BYTES}, {PANEL_COLS, rows, PANELS, 1});
-  };
   const dim3 rows_grid(p.n_q / C::BR, p.batch_heads);
   launch(device, deltas<C>, rows_grid, dim3(ROW_THREADS), 0, p);
   launch(device, gradients<C>, dim3(p.n_k / C::BC, p.batch_heads), dim3(C::THREADS), C::SMEM_BYTES, p,
-         tile_map(p.Q, p.n_q, C::BR), tile_map(p.K, p.n_k, C::BC), tile_map(p.V, p.n_k, C::BC),
-         tile_map(p.dO, p.n_q, C::BR));
+         tile_map(device, p, p.Q, p.n_q, C::BR), tile_map(device, p, p.K, p.n_k, C::BC),
+         tile_map(device, p, p.V, p.n_k, C::BC), tile_map(device, p, p.dO, p.n_q, C::BR));
   launch(device, query_gradients<C>, rows_grid, dim3(ROW_THREADS), 0, p);
 }
 

@@ -3,35 +3,6 @@
 
 namespace {
 
-void convert(const ladder::Arguments& arguments, GradientParams& p) {
-  const ladder::Spec& spec = arguments.spec;
-  const auto strides = [&](const char* name) {
-    const int64_t(&of)[3] = arguments.find(name)->strides;
-    return GradientParams::Strides{of[0], of[1], of[2]};
-  };
-  p = {.Q = static_cast<const bf16*>(arguments.at("Q")),
-       .K = static_cast<const bf16*>(arguments.at("K")),
-       .V = static_cast<const bf16*>(arguments.at("V")),
-       .O = static_cast<const bf16*>(arguments.at("O")),
-       .dO = static_cast<const bf16*>(arguments.at("dO")),
-       .LSE = static_cast<const float*>(arguments.at("LSE")),
-       .dQ = static_cast<bf16*>(arguments.at("dQ")),
-       .dK = static_cast<bf16*>(arguments.at("dK")),
-       .dV = static_cast<bf16*>(arguments.at("dV")),
-       .Q_strides = strides("Q"),
-       .K_strides = strides("K"),
-       .V_strides = strides("V"),
-       .O_strides = strides("O"),
-       .workspace = arguments.workspace,
-       .batch = spec.batch,
-       .heads = spec.heads,
-       .kv_heads = spec.key_heads(),
-       .n_q = spec.n,
-       .n_k = spec.keys(),
-       .softmax_scale = spec.scale(),
-       .causal = spec.causal};
-}
-
 // wgmma is counted per warpgroup, 64 keys, and tile of BR queries, a pair.
 template <class C>
 ladder::Counts predict(const ladder::Shape& spec) {

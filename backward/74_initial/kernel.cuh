@@ -1,80 +1,29 @@
 // 74_initial: what is subtracted from S and dP is where their sums begin: no lane waits for LSE or D any more.
 // Before:  in 71_longest every lane fetches LSE while its exponentials wait for it, and D while dS does.
-// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16; dQ 32).
+// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16;
+//          dQ 32).
 //          Needs d = 128, n % BC == 0, sm_90a.
 // Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16.   LSE: [batch * heads, n] f32.
-//          In the workspace, for each head: the sum of dQ, n * d f32 as lanes hold them, and -LSE and -D by tiles, [n / BR, 2, BR] f32.
+//          In the workspace, for each head: the sum of dQ, n * d f32 as lanes hold them, and -LSE and -D by tiles,
+//          [n / BR, 2, BR] f32.
 #pragma once
 #include "common/gpu.cuh"
+#include "common/words/backward.cuh"
 
 namespace {
 
-constexpr int HEAD_DIM = 128;
-constexpr int ROW_BYTES = HEAD_DIM * 2;     // 128 halves = 256 B
-constexpr int ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 halves: one vector load
-// A tile is two panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
-constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
-constexpr int COLUMN_TILES = HEAD_DIM / 8, D_SLICES = HEAD_DIM / 16;
-constexpr size_t TOGETHER_BYTES = 32 << 20;  // of 50 MiB that an H100 has, and an H200
-constexpr int ROW_THREADS = 256;             // of a block of the kernels that go through rows, before and after
-constexpr float LOG2E = 1.44269504088896341f;
-// 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240.
-constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
+using namespace backward::heads;
 
-// Kernel argument, passed by value. dO is given: how much the loss changes with each number of O. O and LSE are what the forward
-// pass has left, -infinity for a query that sees no key.
-struct GradientParams {
-  const f16 *Q, *K, *V, *O, *dO;
-  const float* LSE;
-  f16 *dQ, *dK, *dV;
-  void* workspace;
-  int batch_heads, n_q, n_k, d;
-  float softmax_scale;
-  bool causal;  // the last query sees all keys, the one before it all but the last, ...
+template <int BR, int BC, int WARPS, int STAGES>
+struct Config : Walk<f16, HEAD_DIM, BR, BC, WARPS, STAGES> {
+  using Head = int;
 };
-
-// A block's BC keys, BR queries at a time, by WARPS warps, and the shared memory that it takes.
-template <int BR_, int BC_, int WARPS_, int STAGES_>
-struct Config {
-  static constexpr int BR = BR_, BC = BC_, WARPS = WARPS_, STAGES = STAGES_;
-  static constexpr int THREADS = WARPS * 32 + 128;  // of a warpgroup that copies, too
-  static constexpr uint32_t K_BYTES = BC * ROW_BYTES, Q_BYTES = BR * ROW_BYTES, ROWS_BYTES = 2 * BR * 4;  // LSE and D
-  static constexpr uint32_t STAGE_BYTES = 2 * Q_BYTES + ROWS_BYTES, dS_BYTES = BR * BC * 2,
-                            dQ_BYTES = BR * PANEL_COLS * 4;  // of a warpgroup
-  static constexpr uint32_t SMEM_BYTES =
-      2 * K_BYTES + STAGES * STAGE_BYTES + 2 * dS_BYTES + 2 * dQ_BYTES + (2 * STAGES + 5) * 8;  // and mbarriers
-  static_assert(BC == 16 * WARPS && WARPS == 8, "two warpgroups have 64 keys each, and 64 columns of dQ");
-  static_assert(BR == 64 && BC % BR == 0, "dQ has 64 rows; BC / BR tiles are on the diagonal");
-};
-
-// Of a head, those of all sequences numbered.
-__device__ __forceinline__ float* dQ_sum_of(const GradientParams& p, int head) {
-  return static_cast<float*>(p.workspace) + size_t(head) * p.n_q * (HEAD_DIM + 2);
-}
-__device__ __forceinline__ float* rows_of(const GradientParams& p, int head) {  // LSE and D
-  return dQ_sum_of(p, head) + size_t(p.n_q) * HEAD_DIM;
-}
-
-// Stores 16 rows of a warp in shared memory, as two panels that are swizzled as the engine swizzles. Lane l addresses row l % 16,
-// chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns, which are two C fragments side by side.
-__device__ __forceinline__ void stage_rows(uint32_t smem_rows, const float (&C_frag)[COLUMN_TILES][4], float factor) {
-  const uint32_t lane = threadIdx.x % 32, lane_row = smem_rows + lane % 16 * PANEL_ROW_BYTES;
-#pragma unroll
-  for (int column_tile = 0; column_tile < COLUMN_TILES; column_tile += 2) {
-    uint32_t matrices[4];
-    for (int i = 0; i < 4; ++i) {
-      const float* const two = &C_frag[column_tile + i / 2][2 * (i % 2)];
-      matrices[i] = pack_f16x2(two[0] * factor, two[1] * factor);
-    }
-    const uint32_t panel = column_tile / 8, chunk = column_tile % 8 + lane / 16;
-    stmatrix_x4(lane_row + panel * 16 * PANEL_ROW_BYTES + (chunk ^ (lane % 8)) * 16, matrices);
-  }
-}
 
 // -LSE in units of Q K^T, -D[query] = -dot(dO[query], O[query]), eight lanes a row, and zeros for the sum of dQ.
 // Grid (queries / BR, batch * heads).
 template <class C>
 __global__ void __launch_bounds__(ROW_THREADS) deltas(GradientParams p) {
+  const int head = blockIdx.y;
   for (int tile_row = threadIdx.x / 8; tile_row < C::BR; tile_row += ROW_THREADS / 8) {
     const int row = blockIdx.x * C::BR + tile_row;
     const size_t query = size_t(blockIdx.y) * p.n_q + row;
@@ -91,24 +40,19 @@ __global__ void __launch_bounds__(ROW_THREADS) deltas(GradientParams p) {
     sum += shfl_xor(sum, 2);
     sum += shfl_xor(sum, 4);
     if (threadIdx.x % 8 == 0) {
-      float* const tile_rows = rows_of(p, blockIdx.y) + blockIdx.x * 2 * C::BR;
+      float* const tile_rows = rows_of(p, head) + blockIdx.x * 2 * C::BR;
       // Of 16 queries a lane of a fragment has the columns c, c + 1, c + 8 and c + 9: they lie side by side.
       const int place = tile_row / 16 * 16 + tile_row % 8 / 2 * 4 + tile_row % 16 / 8 * 2 + tile_row % 2;
       st_global_f32(tile_rows + place, -ld_global_f32(p.LSE + query) / p.softmax_scale);
       st_global_f32(tile_rows + C::BR + place, -sum);
     }
     for (int column = threadIdx.x % 8 * 4; column < HEAD_DIM; column += 32)
-      st_global_v4(dQ_sum_of(p, blockIdx.y) + size_t(row) * HEAD_DIM + column, {0, 0, 0, 0});
+      st_global_v4(dQ_sum_of(p, head) + size_t(row) * HEAD_DIM + column, {0, 0, 0, 0});
   }
 }
 
-// How far slices of 16 columns, each an instruction's share, go on in a tile of ROWS rows: 32 B each, four in a panel.
-template <int ROWS>
-__device__ __forceinline__ uint32_t slices_on(uint32_t slices) {
-  return (slices % 4) * 32 + (slices / 4) * ROWS * PANEL_ROW_BYTES;
-}
-
-// The accumulators of 16 queries by 16 keys begin with a number of each query: two C fragments, of whose columns a lane has two each.
+// The accumulators of 16 queries by 16 keys begin with a number of each query: two C fragments, of whose columns a lane
+// has two each.
 __device__ __forceinline__ void begin_with(float (&left)[4], float (&right)[4], uint4 of_queries) {
   for (int i = 0; i < 4; ++i) {
     left[i] = __uint_as_float(i % 2 == 0 ? of_queries.x : of_queries.y);
@@ -116,39 +60,20 @@ __device__ __forceinline__ void begin_with(float (&left)[4], float (&right)[4], 
   }
 }
 
-// dK and dV of BC keys, over all tiles of queries, and what these keys add to dQ.   Grid (heads together, keys / BC, groups of them).
+// dK and dV of BC keys, over all tiles of queries, and what these keys add to dQ.
+// Grid (heads together, keys / BC, groups of them).
 template <class C>
 __global__ void __launch_bounds__(C::THREADS, 1)
     gradients(GradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
               const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map,
               const __grid_constant__ TensorMap dK_map, const __grid_constant__ TensorMap dV_map) {
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
-  constexpr int QUERY_SLICES = BR / 16, KEY_SLICES = BC / 16;
+  constexpr int QUERY_SLICES = BR / 16;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
   const int head = blockIdx.z * gridDim.x + blockIdx.x, first_key = blockIdx.y * BC;
-  const uint32_t smem_K = smem_base(), smem_V = smem_K + C::K_BYTES, smem_Q = smem_V + C::K_BYTES,
-                 smem_dO = smem_Q + STAGES * C::Q_BYTES, smem_dS = smem_dO + STAGES * C::Q_BYTES,
-                 smem_dQ = smem_dS + 2 * C::dS_BYTES, smem_rows = smem_dQ + 2 * C::dQ_BYTES,
-                 full_K = smem_rows + STAGES * C::ROWS_BYTES;
-  const Ring<STAGES, C::STAGE_BYTES> ring{full_K + 8};
-  const uint32_t dQ_barriers = full_K + (2 * STAGES + 1) * 8;  // of each warpgroup: full, empty
-  smem_name(smem_K, C::K_BYTES, "K", PANEL_ROW_BYTES);
-  smem_name(smem_V, C::K_BYTES, "V", PANEL_ROW_BYTES);
-  smem_name(smem_Q, STAGES * C::Q_BYTES, "Q", PANEL_ROW_BYTES);
-  smem_name(smem_dO, STAGES * C::Q_BYTES, "dO", PANEL_ROW_BYTES);
-  smem_name(smem_dS, 2 * C::dS_BYTES, "dS", PANEL_ROW_BYTES);
-  smem_name(smem_rows, STAGES * C::ROWS_BYTES, "LSE, D");
-  smem_name(smem_dQ, 2 * C::dQ_BYTES, "dQ");
-  smem_name(full_K, (2 * STAGES + 5) * 8, "barriers");
-  if (threadIdx.x == 0) {
-    mbarrier_init(full_K, 1);
-    ring.init(WARPS / 4);  // a warpgroup has read it
-    for (const uint32_t full : {dQ_barriers, dQ_barriers + 16}) {
-      mbarrier_init(full, 4);      // the warps of a warpgroup have stored dQ
-      mbarrier_init(full + 8, 1);  // it has been read
-    }
-    fence_mbarrier_init();  // safe to name them to the copy engine, which knows them now
-  }
+  const Smem<C> smem;
+  smem.name();
+  if (threadIdx.x == 0) smem.init();
   __syncthreads();  // safe to use the barriers
 
   const int first_tile = p.causal ? first_key / BR : 0;  // queries before these see none of the block's keys
@@ -157,59 +82,35 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   // LOAD  K and V once; then a tile of queries whenever a stage is empty.
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
-    if (threadIdx.x == WARPS * 32) {
-      mbarrier_arrive_expect_tx(full_K, 2 * C::K_BYTES);
-      cp_async_bulk_tensor_4d(smem_K, K_map, 0, first_key, 0, head, full_K);
-      cp_async_bulk_tensor_4d(smem_V, V_map, 0, first_key, 0, head, full_K);
-#pragma unroll 1  // unrolled, it would not fit into the registers of a thread that copies
-      for (int tile = 0; tile < tiles; ++tile) {
-        const uint32_t stage = tile % STAGES, full = ring.full_of(tile);
-        const int q_tile = first_tile + tile;
-        ring.claim(tile);
-        cp_async_bulk_tensor_4d(smem_Q + stage * C::Q_BYTES, Q_map, 0, q_tile * BR, 0, head, full);
-        cp_async_bulk_tensor_4d(smem_dO + stage * C::Q_BYTES, dO_map, 0, q_tile * BR, 0, head, full);
-        cp_async_bulk(smem_rows + stage * C::ROWS_BYTES, rows_of(p, head) + q_tile * 2 * BR, C::ROWS_BYTES, full);
-      }
-    }
-    // STORE  dQ of a tile whenever a warpgroup has stored its half: 16 KiB in the order of its registers, here and there.
-    if (warp > WARPS && warp <= WARPS + 2 && lane == 0) {
-      const uint32_t group = warp - WARPS - 1, full = dQ_barriers + group * 16, empty = full + 8;
-      float* const sum = dQ_sum_of(p, head) + group * BR * PANEL_COLS;
-      for (int tile = 0; tile < tiles; ++tile) {
-        mbarrier_wait_parity(full, tile % 2);  // safe to read dQ: its warps have stored it
-        cp_reduce_async_bulk_add_f32(sum + size_t(first_tile + tile) * BR * HEAD_DIM, smem_dQ + group * C::dQ_BYTES,
-                                     C::dQ_BYTES);
-        cp_async_bulk_commit();
-        cp_async_bulk_wait_read<0>();  // safe to overwrite dQ: it has been read. The kernel's end waits for the sums
-        mbarrier_arrive(empty);
-      }
-    }
+    if (threadIdx.x == WARPS * 32)
+      load(p, smem, Q_map, K_map, V_map, dO_map, BlockAt{head, first_key}, first_tile, tiles);
+    // STORE  dQ of a tile whenever a warpgroup has stored its half.
+    if (warp > WARPS && warp <= WARPS + 2 && lane == 0)
+      add_dQ(p, smem, warp - WARPS - 1, BlockAt{head, first_key}, first_tile, tiles);
     return;
   }
   setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
 
-  // Descriptors. Rows of Q and dO are columns of S^T and dP^T (K-major), and the k dimension of dK and dV (MN-major), for which
-  // the distance from one panel to the next is told. Rows of K are those of S^T, and the k dimension of dQ, of which a
-  // warpgroup has the columns of a panel.
-  const uint64_t K_rows = wgmma_descriptor(smem_K + warpgroup * 64 * PANEL_ROW_BYTES),
-                 V_rows = wgmma_descriptor(smem_V + warpgroup * 64 * PANEL_ROW_BYTES),
-                 K_panel = wgmma_descriptor(smem_K + warpgroup * BC * PANEL_ROW_BYTES),
-                 Q_tiles = wgmma_descriptor(smem_Q, BR * PANEL_ROW_BYTES),
-                 dO_tiles = wgmma_descriptor(smem_dO, BR * PANEL_ROW_BYTES), dS_tiles = wgmma_descriptor(smem_dS);
+  // Descriptors, as 64_warpgroups explains them.
+  const uint64_t K_rows = wgmma_descriptor(smem.K + warpgroup * 64 * PANEL_ROW_BYTES),
+                 V_rows = wgmma_descriptor(smem.V + warpgroup * 64 * PANEL_ROW_BYTES),
+                 K_panel = wgmma_descriptor(smem.K + warpgroup * BC * PANEL_ROW_BYTES),
+                 Q_tiles = wgmma_descriptor(smem.Q, BR * PANEL_ROW_BYTES),
+                 dO_tiles = wgmma_descriptor(smem.dO, BR * PANEL_ROW_BYTES), dS_tiles = wgmma_descriptor(smem.dS);
   const float scale_log2 = p.softmax_scale * LOG2E;  // exp(s * softmax_scale) = 2^(s * scale_log2)
-  const uint32_t full_dQ = dQ_barriers + warpgroup * 16,
-                 lane_dQ = smem_dQ + warpgroup * C::dQ_BYTES + threadIdx.x % 128 * 16;
+  const uint32_t full_dQ = smem.dQ_barriers + warpgroup * 16,
+                 lane_dQ = smem.dQ + warpgroup * C::dQ_BYTES + threadIdx.x % 128 * 16;
   float dK_frag[COLUMN_TILES][4], dV_frag[COLUMN_TILES][4];
 
-  mbarrier_wait_parity(full_K, 0);  // safe to read K and V: they have landed
+  mbarrier_wait_parity(smem.full_K, 0);  // safe to read K and V: they have landed
   for (int tile = 0; tile < tiles; ++tile) {
-    const uint32_t stage = tile % STAGES, rows = smem_rows + stage * C::ROWS_BYTES, buffer = tile % 2 * C::dS_BYTES;
+    const uint32_t stage = tile % STAGES, rows = smem.rows + stage * C::ROWS_BYTES, buffer = tile % 2 * C::dS_BYTES;
     const uint64_t Q_here = wgmma_advance(Q_tiles, stage * C::Q_BYTES),
                    dO_here = wgmma_advance(dO_tiles, stage * C::Q_BYTES);
     float S_frag[BR / 8][4], dP_frag[BR / 8][4];
 
     // QK  S^T[64 keys x BR queries] = K Q^T - LSE, and dP^T = V dO^T - D
-    ring.wait_full(tile);
+    smem.ring.wait_full(tile);
 #pragma unroll
     for (int query_slice = 0; query_slice < QUERY_SLICES; ++query_slice) {
       const uint32_t four = rows + (query_slice * 16 + lane % 4 * 4) * 4;
@@ -217,30 +118,14 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       begin_with(dP_frag[2 * query_slice], dP_frag[2 * query_slice + 1], ld_shared_v4(four + BR * 4));
     }
     wgmma_fence(S_frag, dP_frag);
-#pragma unroll
-    for (int d_slice = 0; d_slice < D_SLICES; ++d_slice)
-      wgmma_ss(S_frag, wgmma_advance(K_rows, slices_on<BC>(d_slice)), wgmma_advance(Q_here, slices_on<BR>(d_slice)),
-               true);
+    issue_scores<f16, HEAD_DIM, BC, BR>(S_frag, K_rows, Q_here);
     wgmma_commit();
-#pragma unroll
-    for (int d_slice = 0; d_slice < D_SLICES; ++d_slice)
-      wgmma_ss(dP_frag, wgmma_advance(V_rows, slices_on<BC>(d_slice)), wgmma_advance(dO_here, slices_on<BR>(d_slice)),
-               true);
+    issue_scores<f16, HEAD_DIM, BC, BR>(dP_frag, V_rows, dO_here);
     wgmma_commit();
     wgmma_wait<1>(S_frag);  // safe to read S: its products are done, those of dP may go on
-    if (p.causal && tile < BC / BR) {
-#pragma unroll
-      for (int query_tile = 0; query_tile < BR / 8; ++query_tile) {
-        for (int i = 0; i < 4; ++i) {
-          const int key = warp * 16 + FragmentC::row(lane, i),
-                    query = tile * BR + query_tile * 8 + FragmentC::col(lane, i);
-          if (key > query) S_frag[query_tile][i] = -INFINITY;
-        }
-      }
-    }
+    if (p.causal && tile < BC / BR) hide_later_keys(S_frag, warp * 16, tile * BR);
 
-    // SOFTMAX  A lane has two keys, and two neighbouring queries of every eight. Two C fragments side by side hold exactly the
-    //          elements of one A fragment, and wgmma takes A from registers.
+    // SOFTMAX
     uint32_t P_frag[QUERY_SLICES][4], dS_frag[QUERY_SLICES][4];
 #pragma unroll
     for (int query_tile = 0; query_tile < BR / 8; ++query_tile) {
@@ -252,10 +137,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 
     // PV  dV += P^T dO
     wgmma_fence(dV_frag, P_frag);
-#pragma unroll
-    for (int query_slice = 0; query_slice < QUERY_SLICES; ++query_slice)
-      wgmma_rs<true>(dV_frag, P_frag[query_slice], wgmma_advance(dO_here, query_slice * 16 * PANEL_ROW_BYTES),
-                     query_slice > 0 || tile > 0);
+    issue_PV<f16>(dV_frag, P_frag, dO_here, tile > 0);
     wgmma_commit();
     wgmma_wait<1>(dP_frag);  // safe to read dP: its products are done, those of dV may go on
 #pragma unroll
@@ -266,105 +148,53 @@ __global__ void __launch_bounds__(C::THREADS, 1)
                        S_frag[query_tile][2 * lane_row + 1] * dP_frag[query_tile][2 * lane_row + 1]);
     }
 
-    // PV  dS goes to shared memory, queries as rows: stmatrix transposes it. Lane l addresses query l % 8, of the second eight
-    //     from lane 16 on; the chunk is one of the warp's two eights of keys.
-    const uint32_t lane_query = lane / 16 * 8 + lane % 8, chunk = warp % 4 * 2 + lane / 8 % 2;
-    const uint32_t lane_dS =
-        smem_dS + buffer + warpgroup * BR * PANEL_ROW_BYTES + lane_query * PANEL_ROW_BYTES + (chunk ^ (lane % 8)) * 16;
-    for (int query_slice = 0; query_slice < QUERY_SLICES; ++query_slice)
-      stmatrix_x4_trans(lane_dS + query_slice * 16 * PANEL_ROW_BYTES, dS_frag[query_slice]);
+    // PV  dS goes to shared memory, queries as rows.
+    store_transposed<BR>(smem.dS + buffer, dS_frag);
     fence_proxy_async_shared();         // wgmma will find what this lane has stored
     named_barrier_sync(1, WARPS * 32);  // safe to read dS, and to store the next one
 
     // PV  dQ[BR queries x 64 columns] = dS K, of all keys of the block.
     float dQ_frag[PANEL_COLS / 8][4];
     wgmma_fence(dQ_frag);
-#pragma unroll
-    for (int key_slice = 0; key_slice < KEY_SLICES; ++key_slice)
-      wgmma_ss<true>(dQ_frag, wgmma_advance(dS_tiles, buffer + slices_on<BR>(key_slice)),
-                     wgmma_advance(K_panel, key_slice * 16 * PANEL_ROW_BYTES), key_slice > 0);
+    issue_dQ<f16, BC, BR>(dQ_frag, dS_tiles, buffer, K_panel);
     wgmma_commit();
 
     // PV  dK += dS^T Q, under which dQ leaves
     wgmma_fence(dK_frag, dS_frag);
-#pragma unroll
-    for (int query_slice = 0; query_slice < QUERY_SLICES; ++query_slice)
-      wgmma_rs<true>(dK_frag, dS_frag[query_slice], wgmma_advance(Q_here, query_slice * 16 * PANEL_ROW_BYTES),
-                     query_slice > 0 || tile > 0);
+    issue_PV<f16>(dK_frag, dS_frag, Q_here, tile > 0);
     wgmma_commit();
     wgmma_wait<1>(dV_frag, P_frag, dQ_frag);            // safe to read dQ: its products are done, those of dK may go on
     mbarrier_wait_parity(full_dQ + 8, (tile % 2) ^ 1);  // safe to overwrite: the dQ before has been read
-    // Registers side by side, lane beside lane: no bank conflicts, and the sum has the same order.
-#pragma unroll
-    for (int column_tile = 0; column_tile < PANEL_COLS / 8; ++column_tile)
-      st_shared_v4(lane_dQ + column_tile * 128 * 16,
-                   {__float_as_uint(dQ_frag[column_tile][0]), __float_as_uint(dQ_frag[column_tile][1]),
-                    __float_as_uint(dQ_frag[column_tile][2]), __float_as_uint(dQ_frag[column_tile][3])});
-    fence_proxy_async_shared();  // the copy engine will find what this lane has stored
-    __syncwarp();                // safe to hand over: all lanes have stored
-    if (lane == 0) mbarrier_arrive(full_dQ);
-    __syncwarp();                     // products take whole warps
+    store_lanes(lane_dQ, dQ_frag);
+    hand_over(full_dQ);
     wgmma_wait<0>(dK_frag, dS_frag);  // safe to overwrite the stage: dK and dV have read Q and dO
-    if (threadIdx.x % 128 == 0) mbarrier_arrive(ring.empty_of(tile));
+    if (threadIdx.x % 128 == 0) mbarrier_arrive(smem.ring.empty_of(tile));
   }
 
   // STORE  Each warp has 16 rows of dK and dV, and puts them where K and V were.
-  named_barrier_sync(1, WARPS * 32);  // safe to overwrite K and V: all warps' products have read them
+  stage_gradients(p, smem, dV_frag, dK_frag);
   const uint32_t warp_rows = warp * 16 * ROW_BYTES;
-  stage_rows(smem_V + warp_rows, dV_frag, 1.0f);
-  stage_rows(smem_K + warp_rows, dK_frag, p.softmax_scale);
-  fence_proxy_async_shared();  // the copy engine will find what this lane has stored
-  __syncwarp();                // safe to copy: all lanes have stored
   if (lane == 0) {
     const int key = first_key + warp * 16;
-    cp_async_bulk_tensor_store_4d(dV_map, 0, key, 0, head, smem_V + warp_rows);
-    cp_async_bulk_tensor_store_4d(dK_map, 0, key, 0, head, smem_K + warp_rows);
+    cp_async_bulk_tensor_store_4d(dV_map, 0, key, 0, head, smem.V + warp_rows);
+    cp_async_bulk_tensor_store_4d(dK_map, 0, key, 0, head, smem.K + warp_rows);
     cp_async_bulk_commit();
     cp_async_bulk_wait_read<0>();  // safe to end: shared memory has been read
-  }
-}
-
-// dQ, from the sum, when all blocks have added to it. Eight columns of a tile's rows r and r + 8 are 16 numbers of four lanes,
-// side by side: a thread has these, and eight threads have 64 columns.   Grid (queries / BR, batch * heads).
-template <class C>
-__global__ void __launch_bounds__(ROW_THREADS) query_gradients(GradientParams p) {
-  f16* const tile_rows = p.dQ + (size_t(blockIdx.y) * p.n_q + blockIdx.x * C::BR) * HEAD_DIM;
-  for (int i = threadIdx.x; i < C::BR * ROW_CHUNKS / 2; i += ROW_THREADS) {
-    const int column_tile = i % 8, four_lanes = i / 8 % 32, panel = i / 256;  // of a warpgroup: its 32 times four lanes
-    const float* const from = dQ_sum_of(p, blockIdx.y) + size_t(blockIdx.x) * C::BR * HEAD_DIM +
-                              panel * C::BR * PANEL_COLS + column_tile * 512 + four_lanes * 16;
-    uint32_t pairs[2][4];  // [lane_row]
-    for (int lane = 0; lane < 4; ++lane) {
-      const uint4 four = ld_global_v4(from + lane * 4);
-      pairs[0][lane] = pack_f16x2(__uint_as_float(four.x) * p.softmax_scale, __uint_as_float(four.y) * p.softmax_scale);
-      pairs[1][lane] = pack_f16x2(__uint_as_float(four.z) * p.softmax_scale, __uint_as_float(four.w) * p.softmax_scale);
-    }
-    for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      const int row = four_lanes / 8 * 16 + lane_row * 8 + four_lanes % 8;
-      st_global_v4(tile_rows + row * HEAD_DIM + panel * PANEL_COLS + column_tile * 8,
-                   {pairs[lane_row][0], pairs[lane_row][1], pairs[lane_row][2], pairs[lane_row][3]});
-    }
   }
 }
 
 // LAUNCH  D and zeros first, dQ last. The pointers of `p` belong to the device; n is a multiple of BC.
 template <class C>
 void run(Device& device, const GradientParams& p) {
-  const auto tile_map = [&](const f16* tensor, int n, uint32_t rows) {  // [head][panel][row][column of the panel]
-    return tensor_map_4d(device, tensor, {PANEL_COLS, uint32_t(n), PANELS, uint32_t(p.batch_heads)},
-                         {ROW_BYTES, PANEL_ROW_BYTES, uint64_t(n) * ROW_BYTES}, {PANEL_COLS, rows, PANELS, 1});
-  };
   const dim3 rows_grid(p.n_q / C::BR, p.batch_heads);
-  // Blocks start in the order of x, then y, then z: under a mask the longest walks first, those of so many heads at a time that what
-  // they walk over, Q, dO and the sum of dQ, 8 B an element, stays in the L2 cache.
-  int together = 1;
-  while (p.causal && p.batch_heads % (2 * together) == 0 &&
-         2 * together * size_t(p.n_q) * HEAD_DIM * 8 <= TOGETHER_BYTES)
-    together *= 2;
+  // Blocks start in the order of x, then y, then z: under a mask the longest walks first, those of several heads at a
+  // time.
+  const int together = heads_together(p, p.causal);
   launch(device, deltas<C>, rows_grid, dim3(ROW_THREADS), 0, p);
   launch(device, gradients<C>, dim3(together, p.n_k / C::BC, p.batch_heads / together), dim3(C::THREADS), C::SMEM_BYTES,
-         p, tile_map(p.Q, p.n_q, C::BR), tile_map(p.K, p.n_k, C::BC), tile_map(p.V, p.n_k, C::BC),
-         tile_map(p.dO, p.n_q, C::BR), tile_map(p.dK, p.n_k, 16), tile_map(p.dV, p.n_k, 16));
+         p, tile_map(device, p, p.Q, p.n_q, C::BR), tile_map(device, p, p.K, p.n_k, C::BC),
+         tile_map(device, p, p.V, p.n_k, C::BC), tile_map(device, p, p.dO, p.n_q, C::BR),
+         tile_map(device, p, p.dK, p.n_k, 16), tile_map(device, p, p.dV, p.n_k, 16));
   launch(device, query_gradients<C>, rows_grid, dim3(ROW_THREADS), 0, p);
 }
 

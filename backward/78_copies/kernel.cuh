@@ -1,31 +1,17 @@
 // 78_copies: the next tile's Q, dO, LSE and D are on their way while this one is worked on: a ring of two, by cp.async.
 // Before:  77_laneorder copies through registers and waits before it multiplies.
-// Tile:    64x64, 4 warps.  Shared: 105 KiB (K, V 16 each; two of Q, dO, D, LSE, 32.5 each; dS 8).  Needs d = 128, n % BR == 0.
+// Tile:    64x64, 4 warps.  Shared: 105 KiB (K, V 16 each; two of Q, dO, D, LSE, 32.5 each; dS 8).  Needs d = 128, n %
+//          BR == 0.
 // Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16.   LSE: [batch * heads, n] f32.
-//          In the workspace, for each head: the sum of dQ, [n / 16, 64, 32] f32, element i of lane j of the fragments of
-//          16 queries at [i][j]; D, and LSE in units of log2, [n] f32.
+//          In the workspace, for each head: the sum of dQ, [n / 16, 64, 32] f32, element i of lane j of the fragments
+//          of 16 queries at [i][j]; D, and LSE in units of log2, [n] f32.
 #pragma once
 #include "common/gpu.cuh"
+#include "common/words/backward_mma.cuh"
 
 namespace {
 
-constexpr int HEAD_DIM = 128;
-constexpr int ROW_BYTES = HEAD_DIM * 2;     // 128 halves = 256 B = twice around the 32 banks of 4 B
-constexpr int ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 halves: one row of an ldmatrix matrix, one vector load
-constexpr int D_SLICES = HEAD_DIM / 16, COLUMN_TILES = HEAD_DIM / 8;
-constexpr float LOG2E = 1.44269504088896341f;
-
-// Kernel argument, passed by value. dO is given: how much the loss changes with each number of O. O and LSE are what the forward
-// pass has left, -infinity for a query that sees no key.
-struct GradientParams {
-  const f16 *Q, *K, *V, *O, *dO;
-  const float* LSE;
-  f16 *dQ, *dK, *dV;
-  void* workspace;
-  int batch_heads, n_q, n_k, d;
-  float softmax_scale;
-  bool causal;  // the last query sees all keys, the one before it all but the last, ...
-};
+using namespace backward::mma;
 
 // A block's rows, and those of a step of its walk: BR queries and BC keys, or the other way round.
 template <int BR_, int BC_, int WARPS_>
@@ -36,33 +22,13 @@ struct Config {
   static constexpr uint32_t SLOT_BYTES =
       2 * TILE_BYTES + 2 * BR * 4;  // of the ring: Q, dO, D, LSE of a tile of queries
   static constexpr uint32_t SMEM_BYTES = 2 * TILE_BYTES + 2 * SLOT_BYTES + dS_BYTES;
+  static constexpr bool KEEPS_LSE = true;  // in the workspace
   static_assert(BR == BC && BR == 16 * WARPS, "a warp has 16 rows of either kind, and the diagonal crosses one tile");
 };
 
-// Byte offset of a 16-byte chunk within a tile of 256-byte rows, swizzled: 02_swizzle.
-__device__ __forceinline__ uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
-  return row * ROW_BYTES + (chunk ^ (row % 8)) * 16;
-}
-
-// The same of dS^T, whose rows are 64 halves, 128 B: eight chunks.
-__device__ __forceinline__ uint32_t dS_offset(uint32_t key, uint32_t chunk) {
-  return key * 128 + (chunk ^ (key % 8)) * 16;
-}
-
-// Of this block's head.
-__device__ __forceinline__ float* dQ_sum_of(const GradientParams& p) {
-  return static_cast<float*>(p.workspace) + size_t(blockIdx.y) * p.n_q * (HEAD_DIM + 2);
-}
-__device__ __forceinline__ float* D_of(const GradientParams& p) {
-  return dQ_sum_of(p) + size_t(p.n_q) * HEAD_DIM;
-}
-__device__ __forceinline__ float* LSE_log2_of(const GradientParams& p) {
-  return D_of(p) + p.n_q;
-}
-
 // Starts copies of a tile of ROWS x HEAD_DIM halves, contiguous in global memory, into shared memory.
 template <int ROWS, int THREADS>
-__device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
+__device__ __forceinline__ void start_tile(uint32_t tile, const f16* source) {
   constexpr int ROWS_PER_PASS = THREADS / ROW_CHUNKS;
   const uint32_t row = threadIdx.x / ROW_CHUNKS, chunk = threadIdx.x % ROW_CHUNKS;
   for (int first_row = 0; first_row < ROWS; first_row += ROWS_PER_PASS) {
@@ -74,86 +40,14 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
 template <class C>
 __device__ __forceinline__ void load_queries(uint32_t slot, const GradientParams& p, int tile) {
   const size_t query = size_t(blockIdx.y) * p.n_q + tile * C::BR;
-  load_tile<C::BR, C::THREADS>(slot, p.Q + query * HEAD_DIM);
-  load_tile<C::BR, C::THREADS>(slot + C::TILE_BYTES, p.dO + query * HEAD_DIM);
+  start_tile<C::BR, C::THREADS>(slot, p.Q + query * HEAD_DIM);
+  start_tile<C::BR, C::THREADS>(slot + C::TILE_BYTES, p.dO + query * HEAD_DIM);
   if (threadIdx.x < C::BR / 2) {  // four numbers a thread
     const uint32_t of_LSE = threadIdx.x / (C::BR / 4), row = threadIdx.x % (C::BR / 4) * 4;
     cp_async_16(slot + 2 * C::TILE_BYTES + (of_LSE * C::BR + row) * 4,
-                (of_LSE ? LSE_log2_of(p) : D_of(p)) + tile * C::BR + row);
+                (of_LSE ? LSE_log2_of<C>(p) : D_of<C>(p)) + tile * C::BR + row);
   }
   cp_async_commit();
-}
-
-// C[16 x 8 TILES] = A[16 x d] B^T: scores, of a warp's 16 rows with a tile's. The rows of B are the columns of C.
-template <int TILES>
-__device__ __forceinline__ void multiply_rows(float (&C_frag)[TILES][4], uint32_t warp_A, uint32_t tile_B) {
-  const uint32_t lane = threadIdx.x % 32;
-#pragma unroll
-  for (int d_slice = 0; d_slice < D_SLICES; ++d_slice) {
-    const uint32_t offset = chunk_offset(lane % 16, d_slice * 2 + lane / 16);
-    uint32_t A_frag[4];
-    ldmatrix_x4(A_frag, warp_A + offset);
-    for (int tile = 0; tile < TILES; tile += 2) {
-      uint32_t B_frag[4];
-      ldmatrix_x4(B_frag, tile_B + tile * 8 * ROW_BYTES + offset);
-      mma_m16n8k16(C_frag[tile], A_frag, B_frag[0], B_frag[2]);
-      mma_m16n8k16(C_frag[tile + 1], A_frag, B_frag[1], B_frag[3]);
-    }
-  }
-}
-
-// C[16 x d] += A[16 x 16] B: a gradient, of a warp's 16 rows, from 16 rows of a tile. They are the k dimension, so ldmatrix
-// transposes them on their way into the registers.
-__device__ __forceinline__ void add_rows(float (&C_frag)[COLUMN_TILES][4], const uint32_t (&A_frag)[4],
-                                         uint32_t rows_B) {
-  const uint32_t lane = threadIdx.x % 32;
-#pragma unroll
-  for (int column_tile = 0; column_tile < COLUMN_TILES; column_tile += 2) {
-    uint32_t B_frag[4];
-    ldmatrix_x4_trans(B_frag, rows_B + chunk_offset(lane % 16, column_tile + lane / 16));
-    mma_m16n8k16(C_frag[column_tile], A_frag, B_frag[0], B_frag[1]);
-    mma_m16n8k16(C_frag[column_tile + 1], A_frag, B_frag[2], B_frag[3]);
-  }
-}
-
-// Each lane writes two halves per fragment and row; 4 lanes together write 16 B of a row.
-__device__ __forceinline__ void store_rows(f16* rows, const float (&C_frag)[COLUMN_TILES][4], float factor) {
-  const uint32_t lane = threadIdx.x % 32;
-  for (int lane_row = 0; lane_row < 2; ++lane_row) {
-    f16* row = rows + FragmentC::row(lane, 2 * lane_row) * HEAD_DIM + FragmentC::col(lane, 0);
-    for (int column_tile = 0; column_tile < COLUMN_TILES; ++column_tile) {
-      const float low = C_frag[column_tile][2 * lane_row] * factor,
-                  high = C_frag[column_tile][2 * lane_row + 1] * factor;
-      st_global_b32(row + column_tile * 8, pack_f16x2(low, high));
-    }
-  }
-}
-
-// D[query] = dot(dO[query], O[query]), eight lanes a row, LSE in units of log2, and zeros for the sum of dQ.   Grid (queries / BR, batch * heads).
-template <class C>
-__global__ void __launch_bounds__(C::THREADS) deltas(GradientParams p) {
-  for (int row = blockIdx.x * C::BR + threadIdx.x / 8, end = (blockIdx.x + 1) * C::BR; row < end;
-       row += C::THREADS / 8) {
-    const size_t query = size_t(blockIdx.y) * p.n_q + row;
-    float sum = 0.0f;
-    for (int chunk = threadIdx.x % 8; chunk < ROW_CHUNKS; chunk += 8) {
-      const uint4 O = ld_global_v4(p.O + query * HEAD_DIM + chunk * 8);
-      const uint4 dO = ld_global_v4(p.dO + query * HEAD_DIM + chunk * 8);
-      const uint32_t O_pairs[4] = {O.x, O.y, O.z, O.w}, dO_pairs[4] = {dO.x, dO.y, dO.z, dO.w};
-      for (int i = 0; i < 8; ++i)
-        sum += to_float(f16{static_cast<uint16_t>(O_pairs[i / 2] >> (i % 2 * 16))}) *
-               to_float(f16{static_cast<uint16_t>(dO_pairs[i / 2] >> (i % 2 * 16))});
-    }
-    sum += shfl_xor(sum, 1);
-    sum += shfl_xor(sum, 2);
-    sum += shfl_xor(sum, 4);
-    if (threadIdx.x % 8 == 0) {
-      st_global_f32(D_of(p) + row, sum);
-      st_global_f32(LSE_log2_of(p) + row, ld_global_f32(p.LSE + query) * LOG2E);
-    }
-    for (int column = threadIdx.x % 8 * 4; column < HEAD_DIM; column += 32)
-      st_global_v4(dQ_sum_of(p) + size_t(row) * HEAD_DIM + column, {0, 0, 0, 0});
-  }
 }
 
 // dK and dV of BC keys, over all tiles of queries, and what these keys add to dQ.   Grid (keys / BC, batch * heads).
@@ -177,8 +71,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) gradients(GradientParams p) {
   const float scale_log2 = p.softmax_scale * LOG2E;  // exp(s * softmax_scale) = 2^(s * scale_log2)
   float dK_frag[COLUMN_TILES][4] = {}, dV_frag[COLUMN_TILES][4] = {};
 
-  load_tile<BC, THREADS>(smem_K, p.K + block_rows);
-  load_tile<BC, THREADS>(smem_V, p.V + block_rows);
+  start_tile<BC, THREADS>(smem_K, p.K + block_rows);
+  start_tile<BC, THREADS>(smem_V, p.V + block_rows);
 
   const int tiles = p.n_q / BR, first_tile = p.causal ? blockIdx.x : 0;  // queries before see none of the block's keys
   load_queries<C>(smem_ring + first_tile % 2 * C::SLOT_BYTES, p, first_tile);
@@ -187,7 +81,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) gradients(GradientParams p) {
     const uint32_t smem_Q = smem_ring + tile % 2 * C::SLOT_BYTES, smem_dO = smem_Q + C::TILE_BYTES,
                    smem_D = smem_dO + C::TILE_BYTES, smem_LSE = smem_D + BR * 4;
     cp_async_wait<0>();  // this thread's part of the tile (and of K and V) has landed
-    __syncthreads();  // safe to read it: everybody's part has; safe to overwrite the tile before, and dS: all have read them
+    // Safe to read it: everybody has; safe to overwrite the tile before, and dS: all have read them.
+    __syncthreads();
     if (tile + 1 < tiles) load_queries<C>(smem_ring + (tile + 1) % 2 * C::SLOT_BYTES, p, tile + 1);
 
     // QK  S^T[16 keys x BR queries] = K Q^T, and dP^T = V dO^T
@@ -205,9 +100,9 @@ __global__ void __launch_bounds__(C::THREADS, 2) gradients(GradientParams p) {
 
 #pragma unroll
     for (int query_slice = 0; query_slice < BR / 16; ++query_slice) {
-      // SOFTMAX  A lane's elements belong to two keys and, in a slice, to four queries: registers 0 and 1 of a C fragment to
-      //          two that are neighbours, 2 and 3 to the same. Two C fragments side by side hold exactly the elements of one
-      //          A fragment.
+      // SOFTMAX  A lane's elements belong to two keys and, in a slice, to four queries: registers 0 and 1 of a C
+      //          fragment to two that are neighbours, 2 and 3 to the same. Two C fragments side by side hold exactly
+      //          the elements of one A fragment.
       uint32_t P_frag[4], dS_frag[4];
       for (int half = 0; half < 2; ++half) {
         const int query_tile = 2 * query_slice + half;
@@ -232,8 +127,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) gradients(GradientParams p) {
     }
     __syncthreads();  // safe to read dS: every warp has stored that of its keys
 
-    // PV  dQ += dS K: a warp has 16 queries now, and all keys of the tile. dS^T lies with keys as rows, so ldmatrix transposes
-    //     it; in which order blocks add to the sum, nobody knows.
+    // PV  dQ += dS K: a warp has 16 queries now, and all keys of the tile. dS^T lies with keys as rows, so ldmatrix
+    //     transposes it; in which order blocks add to the sum, nobody knows.
     float dQ_frag[COLUMN_TILES][4] = {};
     for (int key_slice = 0; key_slice < BC / 16; ++key_slice) {
       uint32_t dS_frag[4];
@@ -241,7 +136,7 @@ __global__ void __launch_bounds__(C::THREADS, 2) gradients(GradientParams p) {
                         smem_dS + dS_offset(key_slice * 16 + lane % 8 + lane / 16 * 8, 2 * warp + lane / 8 % 2));
       add_rows(dQ_frag, dS_frag, smem_K + key_slice * 16 * ROW_BYTES);
     }
-    float* lane_sum = dQ_sum_of(p) + (size_t(tile) * BR + warp * 16) * HEAD_DIM + lane;
+    float* lane_sum = dQ_sum_of<C>(p) + (size_t(tile) * BR + warp * 16) * HEAD_DIM + lane;
     for (int column_tile = 0; column_tile < COLUMN_TILES; ++column_tile)
       for (int i = 0; i < 4; ++i) red_global_add_f32(lane_sum + (column_tile * 4 + i) * 32, dQ_frag[column_tile][i]);
   }
@@ -252,11 +147,12 @@ __global__ void __launch_bounds__(C::THREADS, 2) gradients(GradientParams p) {
   store_rows(p.dV + warp_rows, dV_frag, 1.0f);
 }
 
-// dQ, from the sum, when all blocks have added to it. A warp has 16 queries again.   Grid (queries / BR, batch * heads).
+// dQ, from the sum, when all blocks have added to it. A warp has 16 queries again.
+// Grid (queries / BR, batch * heads).
 template <class C>
 __global__ void __launch_bounds__(C::THREADS) query_gradients(GradientParams p) {
   const size_t warp_queries = blockIdx.x * C::BR + threadIdx.x / 32 * 16;
-  const float* lane_sum = dQ_sum_of(p) + warp_queries * HEAD_DIM + threadIdx.x % 32;
+  const float* lane_sum = dQ_sum_of<C>(p) + warp_queries * HEAD_DIM + threadIdx.x % 32;
   float dQ_frag[COLUMN_TILES][4];
   for (int column_tile = 0; column_tile < COLUMN_TILES; ++column_tile)
     for (int i = 0; i < 4; ++i) dQ_frag[column_tile][i] = ld_global_f32(lane_sum + (column_tile * 4 + i) * 32);

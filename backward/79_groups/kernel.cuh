@@ -1,36 +1,22 @@
-// 79_groups: four warps have P and dV, four have dS and dK. So a warp's sums are of 32 keys instead of 16, each operand from
-//          shared memory serves twice as many products, and P passes from one warp to another through it.
+// 79_groups: four warps have P and dV, four have dS and dK. So a warp's sums are of 32 keys instead of 16, each operand
+//          from shared memory serves twice as many products, and P passes from one warp to another through it.
 // Before:  78_copies has 16 keys a warp, dK and dV both, and shared memory is what its tensor cores wait for.
-// Tile:    64 queries, 128 keys, 8 warps.  Shared: 193 KiB (K, V 32 each; P 32; two of dS, 16 each; two of Q, dO, D, LSE, 32.5 each).
+// Tile:    64 queries, 128 keys, 8 warps.  Shared: 193 KiB (K, V 32 each; P 32; two of dS, 16 each; two of Q, dO, D,
+//          LSE, 32.5 each).
 //          Needs d = 128, n % BC == 0.
 // Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16.   LSE: [batch * heads, n] f32.
 //          In the workspace, for each head: the sum of dQ, [n / BR, WARPS, 32, 32] f32, element i of lane j of a warp's
 //          fragments at [i][j]; D, and LSE in units of log2, [n] f32.
 #pragma once
 #include "common/gpu.cuh"
+#include "common/words/backward_mma.cuh"
 
 namespace {
 
-constexpr int HEAD_DIM = 128;
-constexpr int ROW_BYTES = HEAD_DIM * 2;     // 128 halves = 256 B = twice around the 32 banks of 4 B
-constexpr int ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 halves: one row of an ldmatrix matrix, one vector load
-constexpr int D_SLICES = HEAD_DIM / 16, COLUMN_TILES = HEAD_DIM / 8;
-constexpr float LOG2E = 1.44269504088896341f;
+using namespace backward::mma;
 
-// Kernel argument, passed by value. dO is given: how much the loss changes with each number of O. O and LSE are what the forward
-// pass has left, -infinity for a query that sees no key.
-struct GradientParams {
-  const f16 *Q, *K, *V, *O, *dO;
-  const float* LSE;
-  f16 *dQ, *dK, *dV;
-  void* workspace;
-  int batch_heads, n_q, n_k, d;
-  float softmax_scale;
-  bool causal;  // the last query sees all keys, the one before it all but the last, ...
-};
-
-// A block has BC keys, a step of its walk BR queries. Of the keys a warp has 32, and the warp four further has the same: one for P
-// and dV, one for dS and dK. Of dQ a warp has 32 queries and 32 columns.
+// A block has BC keys, a step of its walk BR queries. Of the keys a warp has 32, and the warp four further has the
+// same: one for P and dV, one for dS and dK. Of dQ a warp has 32 queries and 32 columns.
 template <int BR_, int BC_, int WARPS_>
 struct Config {
   static constexpr int BR = BR_, BC = BC_, WARPS = WARPS_, THREADS = WARPS * 32;
@@ -39,56 +25,12 @@ struct Config {
   static constexpr uint32_t SLOT_BYTES =
       2 * TILE_BYTES + 2 * BR * 4;  // of the ring: Q, dO, D, LSE of a tile of queries
   static constexpr uint32_t SMEM_BYTES = 2 * KV_BYTES + P_BYTES + 2 * dS_BYTES + 2 * SLOT_BYTES;
+  static constexpr bool KEEPS_LSE = true;  // in the workspace
   static_assert(BR == 64 && BC == 128 && WARPS == 8);
 };
 
-// Byte offset of a 16-byte chunk within a tile of 256-byte rows, swizzled: 02_swizzle.
-__device__ __forceinline__ uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
-  return row * ROW_BYTES + (chunk ^ (row % 8)) * 16;
-}
-
-// The same of dS^T, whose rows are 64 halves, 128 B: eight chunks.
-__device__ __forceinline__ uint32_t dS_offset(uint32_t key, uint32_t chunk) {
-  return key * 128 + (chunk ^ (key % 8)) * 16;
-}
-
-// Of this block's head.
-__device__ __forceinline__ float* dQ_sum_of(const GradientParams& p) {
-  return static_cast<float*>(p.workspace) + size_t(blockIdx.y) * p.n_q * (HEAD_DIM + 2);
-}
-__device__ __forceinline__ float* D_of(const GradientParams& p) {
-  return dQ_sum_of(p) + size_t(p.n_q) * HEAD_DIM;
-}
-__device__ __forceinline__ float* LSE_log2_of(const GradientParams& p) {
-  return D_of(p) + p.n_q;
-}
-
-// Starts copies of a tile of ROWS x HEAD_DIM halves, contiguous in global memory, into shared memory.
-template <int ROWS, int THREADS>
-__device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
-  constexpr int ROWS_PER_PASS = THREADS / ROW_CHUNKS;
-  const uint32_t row = threadIdx.x / ROW_CHUNKS, chunk = threadIdx.x % ROW_CHUNKS;
-  for (int first_row = 0; first_row < ROWS; first_row += ROWS_PER_PASS) {
-    cp_async_16(tile + chunk_offset(row + first_row, chunk), source + (row + first_row) * HEAD_DIM + chunk * 8);
-  }
-}
-
-// Starts copies of Q, dO, D, LSE of a tile of queries of the block's head into a slot of the ring, as one group.
-template <class C>
-__device__ __forceinline__ void load_queries(uint32_t slot, const GradientParams& p, int tile) {
-  const size_t query = size_t(blockIdx.y) * p.n_q + tile * C::BR;
-  load_tile<C::BR, C::THREADS>(slot, p.Q + query * HEAD_DIM);
-  load_tile<C::BR, C::THREADS>(slot + C::TILE_BYTES, p.dO + query * HEAD_DIM);
-  if (threadIdx.x < C::BR / 2) {  // four numbers a thread
-    const uint32_t of_LSE = threadIdx.x / (C::BR / 4), row = threadIdx.x % (C::BR / 4) * 4;
-    cp_async_16(slot + 2 * C::TILE_BYTES + (of_LSE * C::BR + row) * 4,
-                (of_LSE ? LSE_log2_of(p) : D_of(p)) + tile * C::BR + row);
-  }
-  cp_async_commit();
-}
-
-// C[32 x 8 TILES] = A[32 x d] B^T: scores, of a warp's 32 rows with a tile's. The rows of B are the columns of C. A slice's
-// operands are loaded before the products of the slice before it.
+// C[32 x 8 TILES] = A[32 x d] B^T: scores, of a warp's 32 rows with a tile's. The rows of B are the columns of C. A
+// slice's operands are loaded before the products of the slice before it.
 template <int TILES>
 __device__ __forceinline__ void multiply_rows(float (&C_frag)[2][TILES][4], uint32_t warp_A, uint32_t tile_B) {
   uint32_t A_frag[2][2][4], B_frag[2][TILES / 2][4];  // [d_slice % 2]
@@ -113,8 +55,8 @@ __device__ __forceinline__ void multiply_rows(float (&C_frag)[2][TILES][4], uint
   }
 }
 
-// C[32 x 8 TILES] += A[32 x 16] B: a gradient, of a warp's 32 rows, from 16 rows of a tile and its columns from `chunk` on. They are
-// the k dimension, so ldmatrix transposes them on their way into the registers.
+// C[32 x 8 TILES] += A[32 x 16] B: a gradient, of a warp's 32 rows, from 16 rows of a tile and its columns from `chunk`
+// on. They are the k dimension, so ldmatrix transposes them on their way into the registers.
 template <int TILES>
 __device__ __forceinline__ void add_rows(float (&C_frag)[2][TILES][4], const uint32_t (&A_frag)[2][4], uint32_t rows_B,
                                          uint32_t chunk) {
@@ -127,47 +69,6 @@ __device__ __forceinline__ void add_rows(float (&C_frag)[2][TILES][4], const uin
       mma_m16n8k16(C_frag[group][column_tile], A_frag[group], B_frag[0], B_frag[1]);
       mma_m16n8k16(C_frag[group][column_tile + 1], A_frag[group], B_frag[2], B_frag[3]);
     }
-  }
-}
-
-// Each lane writes two halves per fragment and row; 4 lanes together write 16 B of a row.
-template <int TILES>
-__device__ __forceinline__ void store_rows(f16* rows, const float (&C_frag)[TILES][4], float factor) {
-  const uint32_t lane = threadIdx.x % 32;
-  for (int lane_row = 0; lane_row < 2; ++lane_row) {
-    f16* row = rows + FragmentC::row(lane, 2 * lane_row) * HEAD_DIM + FragmentC::col(lane, 0);
-    for (int column_tile = 0; column_tile < TILES; ++column_tile) {
-      const float low = C_frag[column_tile][2 * lane_row] * factor,
-                  high = C_frag[column_tile][2 * lane_row + 1] * factor;
-      st_global_b32(row + column_tile * 8, pack_f16x2(low, high));
-    }
-  }
-}
-
-// D[query] = dot(dO[query], O[query]), eight lanes a row, LSE in units of log2, and zeros for the sum of dQ.   Grid (queries / BR, batch * heads).
-template <class C>
-__global__ void __launch_bounds__(C::THREADS) deltas(GradientParams p) {
-  for (int row = blockIdx.x * C::BR + threadIdx.x / 8, end = (blockIdx.x + 1) * C::BR; row < end;
-       row += C::THREADS / 8) {
-    const size_t query = size_t(blockIdx.y) * p.n_q + row;
-    float sum = 0.0f;
-    for (int chunk = threadIdx.x % 8; chunk < ROW_CHUNKS; chunk += 8) {
-      const uint4 O = ld_global_v4(p.O + query * HEAD_DIM + chunk * 8);
-      const uint4 dO = ld_global_v4(p.dO + query * HEAD_DIM + chunk * 8);
-      const uint32_t O_pairs[4] = {O.x, O.y, O.z, O.w}, dO_pairs[4] = {dO.x, dO.y, dO.z, dO.w};
-      for (int i = 0; i < 8; ++i)
-        sum += to_float(f16{static_cast<uint16_t>(O_pairs[i / 2] >> (i % 2 * 16))}) *
-               to_float(f16{static_cast<uint16_t>(dO_pairs[i / 2] >> (i % 2 * 16))});
-    }
-    sum += shfl_xor(sum, 1);
-    sum += shfl_xor(sum, 2);
-    sum += shfl_xor(sum, 4);
-    if (threadIdx.x % 8 == 0) {
-      st_global_f32(D_of(p) + row, sum);
-      st_global_f32(LSE_log2_of(p) + row, ld_global_f32(p.LSE + query) * LOG2E);
-    }
-    for (int column = threadIdx.x % 8 * 4; column < HEAD_DIM; column += 32)
-      st_global_v4(dQ_sum_of(p) + size_t(row) * HEAD_DIM + column, {0, 0, 0, 0});
   }
 }
 
@@ -184,7 +85,7 @@ __device__ __forceinline__ void add_dQ(const GradientParams& p, int tile, uint32
                                                             warp % 2 * 4 + group * 2 + lane / 8 % 2));
     add_rows(dQ_frag, dS_frag, smem_K + key_slice * 16 * ROW_BYTES, warp / 2 * 4);
   }
-  float* lane_sum = dQ_sum_of(p) + (size_t(tile) * C::WARPS + warp) * 32 * 32 + lane;
+  float* lane_sum = dQ_sum_of<C>(p) + (size_t(tile) * C::WARPS + warp) * 32 * 32 + lane;
   for (int element = 0; element < 32; ++element)
     red_global_add_f32(lane_sum + element * 32, dQ_frag[element / 16][element / 4 % 4][element % 4]);
 }
@@ -212,8 +113,8 @@ __global__ void __launch_bounds__(C::THREADS, 1) gradients(GradientParams p) {
   const float scale_log2 = p.softmax_scale * LOG2E;  // exp(s * softmax_scale) = 2^(s * scale_log2)
   float sum_frag[2][COLUMN_TILES][4] = {};           // of dV, or of dK
 
-  load_tile<BC, C::THREADS>(smem_K, p.K + block_rows);
-  load_tile<BC, C::THREADS>(smem_V, p.V + block_rows);
+  start_tile<BC, C::THREADS>(smem_K, p.K + block_rows);
+  start_tile<BC, C::THREADS>(smem_V, p.V + block_rows);
 
   const int tiles = p.n_q / BR, first_tile = p.causal ? blockIdx.x * (BC / BR) : 0;
   load_queries<C>(smem_ring + first_tile % 2 * C::SLOT_BYTES, p, first_tile);
@@ -244,8 +145,8 @@ __global__ void __launch_bounds__(C::THREADS, 1) gradients(GradientParams p) {
               if (key > query) S_frag[group][query_tile][i] = -INFINITY;
             }
       }
-      // SOFTMAX  P^T, which the other warp gets half by half, in f32. Registers 0 and 1 of an A fragment: queries 0-7 of two keys;
-      //          2 and 3: queries 8-15.
+      // SOFTMAX  P^T, which the other warp gets half by half, in f32. Registers 0 and 1 of an A fragment: queries 0-7
+      //          of two keys; 2 and 3: queries 8-15.
 #pragma unroll
       for (int query_tile = 0; query_tile < BR / 8; ++query_tile) {
         const uint2 LSE = ld_shared_v2(smem_LSE + (query_tile * 8 + FragmentC::col(lane, 0)) * 4);
@@ -300,12 +201,13 @@ __global__ void __launch_bounds__(C::THREADS, 1) gradients(GradientParams p) {
                has_weights ? 1.0f : p.softmax_scale);
 }
 
-// dQ, from the sum, when all blocks have added to it. A warp has the same share again.   Grid (queries / BR, batch * heads).
+// dQ, from the sum, when all blocks have added to it. A warp has the same share again.
+// Grid (queries / BR, batch * heads).
 template <class C>
 __global__ void __launch_bounds__(C::THREADS) query_gradients(GradientParams p) {
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const size_t query = size_t(blockIdx.y) * p.n_q + blockIdx.x * C::BR + warp % 2 * 32;
-  const float* lane_sum = dQ_sum_of(p) + (size_t(blockIdx.x) * C::WARPS + warp) * 32 * 32 + lane;
+  const float* lane_sum = dQ_sum_of<C>(p) + (size_t(blockIdx.x) * C::WARPS + warp) * 32 * 32 + lane;
   float dQ_frag[2][4][4];
   for (int element = 0; element < 32; ++element)
     dQ_frag[element / 16][element / 4 % 4][element % 4] = ld_global_f32(lane_sum + element * 32);

@@ -13,42 +13,6 @@ int total_of(const ladder::Spec& spec, const ladder::Lengths& lengths, int n) {
   return is_varlen(spec) ? lengths.before(lengths.count) : spec.batch * n;
 }
 
-void convert(const ladder::Arguments& arguments, GradientParams& p) {
-  const ladder::Spec& spec = arguments.spec;
-  const auto strides = [&](const char* name) {
-    const int64_t(&of)[3] = arguments.find(name)->strides;
-    return GradientParams::Strides{is_varlen(spec) ? 0 : of[0], of[1], of[2]};
-  };
-  p = {.Q = static_cast<const bf16*>(arguments.at("Q")),
-       .K = static_cast<const bf16*>(arguments.at("K")),
-       .V = static_cast<const bf16*>(arguments.at("V")),
-       .O = static_cast<const bf16*>(arguments.at("O")),
-       .dO = static_cast<const bf16*>(arguments.at("dO")),
-       .LSE = static_cast<const float*>(arguments.at("LSE")),
-       .dQ = static_cast<bf16*>(arguments.at("dQ")),
-       .dK = static_cast<bf16*>(arguments.at("dK")),
-       .dV = static_cast<bf16*>(arguments.at("dV")),
-       .Q_strides = strides("Q"),
-       .K_strides = strides("K"),
-       .V_strides = strides("V"),
-       .O_strides = strides("O"),
-       .LSE_strides = strides("LSE"),
-       .cu_seqlens_q = static_cast<const int*>(arguments.at("cu_seqlens_q")),
-       .cu_seqlens_k = static_cast<const int*>(arguments.at("cu_seqlens_k")),
-       .workspace = arguments.workspace,
-       .batch = spec.batch,
-       .heads = spec.heads,
-       .kv_heads = spec.key_heads(),
-       .n_q = spec.n,
-       .n_k = spec.keys(),
-       .total_q = total_of(spec, spec.lens_q, spec.n),
-       .total_k = total_of(spec, spec.lens_k, spec.keys()),
-       .softmax_scale = spec.scale(),
-       .causal = spec.causal,
-       .left = spec.left,
-       .right = spec.right};
-}
-
 template <class C>
 int q_tiles_of(const ladder::Spec& spec) {
   return is_varlen(spec) ? total_of(spec, spec.lens_q, spec.n) / C::BR + spec.batch

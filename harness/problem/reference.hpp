@@ -1,5 +1,5 @@
-// What the answer is: computed in double precision from the f16 inputs, with the errors of a plain f16 attention beside
-// it.
+// What the answer is: computed in double precision from the inputs as a kernel gets them, f16 or bf16, with the errors of the plain
+// formula in that type beside it.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -209,7 +209,7 @@ void print(const CheckReport& report, std::FILE* out) {
   } else {
     fmt::print(out, "Normal inputs at {}, hostile ones and other problems beside them.\n", fmt::join(shapes, "; "));
   }
-  fmt::print(out, "Tolerance: twice the error of a plain f16 attention on the same inputs, plus 1e-5.\n");
+  fmt::print(out, "Tolerance: twice the error of the plain formula in the same type, on the same inputs, plus 1e-5.\n");
   constexpr size_t SHOWN = 12;
   size_t failures = 0;
   for (const CheckLine& line : report.lines) {

@@ -174,7 +174,7 @@ std::vector<Trial> largest_scores(const Variant& variant, const Shape& usual, ui
     const double most =
         6 * root * std::ldexp(1.0, 2 * NEARLY_ALL - 2);  // of so many scores none is beyond six deviations
     add(shape, {normal, ties}, NEARLY_ALL - 1, NEARLY_ALL - 1, variant.largest_score / LOG2E / most);
-    add(usual, {huge_keys}, NEARLY_ALL - 1, 0, 2 * variant.largest_score / LOG2E / most);  // its K have half of that
+    add(usual, {huge_keys}, NEARLY_ALL - 1, 0, variant.largest_score / LOG2E / most / 2);
     return trials;
   }
   add(shape, {negative_rows, normal}, NEARLY_ALL, NEARLY_ALL, 8);

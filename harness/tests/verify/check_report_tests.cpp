@@ -73,7 +73,7 @@ TEST_CASE("a report is a table, what was tried, the tolerance, and each failure 
 92_wrong  cpu        2  1.0e-02 of 3.0e-04 peaky   WRONG            0.50 s
 93_card   gpu        1  1.0e-04 of 3.0e-04 normal  right            0.25 s
 Normal inputs at b=2 h=3 n=64 d=32, hostile ones and other problems beside them.
-Tolerance: twice the error of a plain f16 attention on the same inputs, plus 1e-5.
+Tolerance: twice the error of the plain formula in the same type, on the same inputs, plus 1e-5.
 
 91_slow on the emulator: answers right, counts DIFFER
   counts_differ: mma: predicted 4, counted 8

@@ -438,10 +438,12 @@ TEST_CASE("an output that is a little too wrong everywhere fails, though no elem
   shift = 0.4 * exact.tolerance;
   const CheckResult off = check(rung);
   REQUIRE(only(off, FailureKind::wrong_result));
-  CHECK(off.failures[0].message ==
-        fmt::format("root mean square error {:.3e} above {:.3e}, 1.1 times that of a plain f16 attention: everywhere a "
-                    "little too wrong, as if something were rounded once too often",
-                    off.rms_err, off.rms_tolerance));
+  CHECK(
+      off.failures[0].message ==
+      fmt::format(
+          "root mean square error {:.3e} above {:.3e}, 1.1 times that of the plain formula in this type: everywhere a "
+          "little too wrong, as if something were rounded once too often",
+          off.rms_err, off.rms_tolerance));
 }
 
 TEST_CASE("NaN belongs where the inputs put it, and nowhere else") {
