@@ -1,0 +1,152 @@
+"""Is the kernel that a row of results was timed with the one that stands? By git: the kernel.cuh at the row's commit and today's, comments and white
+space aside, with the words that it uses; where the text has changed, by the machine code of both, which --record writes into
+docs/results/row_kernels.csv, where nvcc is installed: kernel by kernel, for the card that all rows are of.
+
+Without a word it lists the rungs whose text has changed since a row. Exit code: 0 every row is of the kernel that stands, or named in
+docs/results/row_changes.csv with what has changed; 1 one is not; 77 no history, or no nvcc to record with.
+"""
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools import history, results
+from tools.evidence import machine_code as mc
+from tools.paths import ROOT
+
+CARDS = ("h200", "h100")
+RECORD = results.RESULTS / "row_kernels.csv"
+CHANGES = results.RESULTS / "row_changes.csv"  # rung, commit and what has changed in what it does
+COMMITS = results.RESULTS / "commits.csv"  # commits that rows name and that are not in git, and what is there instead
+ARCH, COLUMNS = "90a", ("stage", "text", "kernel", "instructions", "code")
+SAME_TEXT, SAME_CODE, OTHER_CODE, UNKNOWN = "same text", "same machine code", "other machine code", "not recorded"
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Rows of a rung, of one commit."""
+
+    stage: str
+    commit: str
+    date: str
+    rows: int
+
+
+def stand_ins() -> dict[str, str]:
+    """For a commit that rows name and that git does not have: the one with these kernels."""
+    with COMMITS.open(encoding="utf-8", newline="") as file:
+        return {row["named"]: row["in_git"] for row in csv.DictReader(file)}
+
+
+def timed() -> list[Timed]:
+    """What rows there are of rungs, in the files' order."""
+    rows = [row for card in CARDS for row in results.table(f"{card}.csv") if row["kind"] == "stage" and row["source"] == "measured"]
+    of = [(row["stage"].partition("[")[0], row["commit"]) for row in rows]
+    dates = {key: row["date"] for key, row in zip(of, rows)}
+    return [Timed(stage, commit, dates[stage, commit], count) for (stage, commit), count in Counter(of).items()]
+
+
+def recorded() -> dict[tuple[str, str], dict[str, str]]:
+    """By rung and its text's digest: each kernel's machine code, by its digest."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    if RECORD.exists():
+        for row in results.table(RECORD.name):
+            found.setdefault((row["stage"], row["text"]), {})[row["kernel"]] = row["code"]
+    return found
+
+
+def compared(row: Timed) -> tuple[str, list[str]]:
+    """How the kernel of a row stands to today's, and the kernels of then that have no equal now."""
+    then, now = history.kernel(stand_ins().get(row.commit, row.commit), row.stage), history.kernel("", row.stage)
+    if then is None or now is None:
+        return UNKNOWN, []
+    if then == now:
+        return SAME_TEXT, []
+    record = recorded()
+    old, new = (record.get((row.stage, history.digest(text))) for text in (then, now))
+    if old is None or new is None:
+        return UNKNOWN, []
+    gone = [name for name, code in old.items() if code not in new.values()]
+    return (OTHER_CODE if gone else SAME_CODE), gone
+
+
+def compile_at(commit: str, stages: list[str], nvcc: str, scratch: Path) -> list[dict[str, str]]:
+    """Rows of the record: these rungs compiled in the tree of a commit, "" for the working tree."""
+    tree = ROOT
+    if commit:
+        tree = scratch / commit
+        tree.mkdir()
+        archive = subprocess.run(["git", "-C", str(ROOT), "archive", commit, "--", "common", "harness", *{history.kernel_path(commit, stage).rsplit("/", 1)[0] for stage in stages}],
+                                 capture_output=True, check=True)
+        subprocess.run(["tar", "-x", "-C", str(tree)], input=archive.stdout, check=True)
+    found = []
+    for stage in stages:
+        folder = tree / history.kernel_path(commit, stage).rsplit("/", 1)[0]
+        text = history.digest(history.kernel(commit, stage))
+        for kernel in mc.compile_stage(nvcc, folder, tree, ARCH, scratch / f"{stage}.cubin"):
+            found.append(dict(zip(COLUMNS, (stage, text, kernel.name, str(len(kernel.instructions)), hashlib.sha256(kernel.code).hexdigest()[:16]))))
+        print(f"{stage} at {commit or 'the working tree'}", file=sys.stderr, flush=True)
+    return found
+
+
+def write(rows: list[dict[str, str]]) -> None:
+    with RECORD.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(sorted(rows, key=lambda row: (row["stage"], row["text"], row["kernel"])))
+
+
+def record(nvcc: str) -> None:
+    """Adds what is missing: texts that rows are of and that are not today's, and today's of the same rungs. Drops what no row asks for."""
+    wanted: dict[tuple[str, str], tuple[str, str]] = {}  # rung and text: a commit that has it
+    for row in timed():
+        commit = stand_ins().get(row.commit, row.commit)
+        then, now = history.kernel(commit, row.stage), history.kernel("", row.stage)
+        if then is not None and now is not None and then != now:
+            wanted.setdefault((row.stage, history.digest(now)), ("", row.stage))
+            wanted.setdefault((row.stage, history.digest(then)), (commit, row.stage))
+    kept = [row for row in results.table(RECORD.name) if (row["stage"], row["text"]) in wanted] if RECORD.exists() else []
+    there = {(row["stage"], row["text"]) for row in kept}
+    by_commit: dict[str, list[str]] = {}
+    for key, (commit, stage) in wanted.items():
+        if key not in there:
+            by_commit.setdefault(commit, []).append(stage)
+    with tempfile.TemporaryDirectory(prefix="row_kernels.") as directory:
+        for commit, stages in by_commit.items():
+            for stage in stages:
+                try:
+                    kept += compile_at(commit, [stage], nvcc, Path(tempfile.mkdtemp(dir=directory)))
+                except mc.CodeError as error:
+                    print(error, file=sys.stderr)
+                write(kept)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--record", action="store_true", help="compile what is missing, and write docs/results/row_kernels.csv")
+    arguments = parser.parse_args()
+    if not history.is_here():
+        print("row_kernels: the history is not here.", file=sys.stderr)
+        return mc.CANNOT_RUN
+    if arguments.record:
+        nvcc = mc.find_nvcc()
+        if nvcc is None:
+            print("row_kernels: there is no nvcc. Put it on PATH, or set CUDACXX.", file=sys.stderr)
+            return mc.CANNOT_RUN
+        record(nvcc)
+    for row in timed():
+        how, gone = compared(row)
+        if how != SAME_TEXT:
+            print(f"{row.stage:<16} {row.commit:<13} {row.rows:>3} rows: {how}{': ' if gone else ''}{', '.join(gone)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
