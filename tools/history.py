@@ -95,9 +95,9 @@ def name_of(definition: str) -> str:
 
 
 @functools.cache
-def words(commit: str) -> tuple[tuple[str, str], ...]:
-    """The words that a kernel may say: name and bare text of each definition in common/words.cuh and common/words/."""
-    paths = [path for path in files(commit) if re.fullmatch(r"common/words(\.cuh|/.*\.cuh)", path)]
+def common(commit: str) -> tuple[tuple[str, str], ...]:
+    """What nvcc sees of common/: name and bare text of each definition, of primitives, words and layouts."""
+    paths = [path for path in files(commit) if re.fullmatch(r"common/.*\.(cuh|hpp)", path) and "emulator" not in path]
     return tuple((name_of(text), text) for path in paths for text in definitions(file(commit, path) or ""))
 
 
@@ -109,17 +109,17 @@ def kernel_path(commit: str, rung: str) -> str | None:
 
 @functools.cache
 def kernel(commit: str, rung: str) -> str | None:
-    """What a rung's kernel says at a commit ("": as it stands), comments and white space aside, with the definitions of the words that it uses."""
+    """What a rung's kernel says at a commit ("": as it stands), comments and white space aside, with the definitions of common/ that it uses."""
     path = kernel_path(commit, rung)
     text = file(commit, path) if path else None
     if text is None:
         return None
     said, used = bare(text), []
-    waiting, known = [said], dict.fromkeys(words(commit))
+    waiting, known = [said], dict.fromkeys(common(commit))
     while waiting:
         identifiers = set(re.findall(r"\w+", waiting.pop()))
         for name, definition in known:
-            if (not name or name in identifiers) and definition not in used:
+            if name in identifiers and definition not in used:
                 used.append(definition)
                 waiting.append(definition)
     return "\n".join([said, *sorted(used)])

@@ -1,5 +1,5 @@
 """Is the kernel that a row of results was timed with the one that stands? By git: the kernel.cuh at the row's commit and today's, comments and white
-space aside, with the words that it uses; where the text has changed, by the machine code of both, which --record writes into
+space aside, with what it uses of common/; where the text has changed, by the machine code of both, which --record writes into
 docs/results/row_kernels.csv, where nvcc is installed: kernel by kernel, for the card that all rows are of.
 
 Without a word it lists the rungs whose text has changed since a row. Exit code: 0 every row is of the kernel that stands, or named in
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,7 @@ RECORD = results.RESULTS / "row_kernels.csv"
 CHANGES = results.RESULTS / "row_changes.csv"  # rung, commit and what has changed in what it does
 COMMITS = results.RESULTS / "commits.csv"  # commits that rows name and that are not in git, and what is there instead
 ARCH, COLUMNS = "90a", ("stage", "text", "kernel", "instructions", "code")
+IDLE = ("no_keys",)  # runs where no query sees a key, and no row is of such a problem
 SAME_TEXT, SAME_CODE, OTHER_CODE, UNKNOWN = "same text", "same machine code", "other machine code", "not recorded"
 
 
@@ -73,26 +75,22 @@ def compared(row: Timed) -> tuple[str, list[str]]:
     old, new = (record.get((row.stage, history.digest(text))) for text in (then, now))
     if old is None or new is None:
         return UNKNOWN, []
-    gone = [name for name, code in old.items() if code not in new.values()]
+    gone = [name for name, code in old.items() if code not in new.values() and name.partition("<")[0] not in IDLE]
     return (OTHER_CODE if gone else SAME_CODE), gone
 
 
-def compile_at(commit: str, stages: list[str], nvcc: str, scratch: Path) -> list[dict[str, str]]:
-    """Rows of the record: these rungs compiled in the tree of a commit, "" for the working tree."""
-    tree = ROOT
+def compile_at(commit: str, stage: str, nvcc: str, scratch: Path) -> list[dict[str, str]]:
+    """Rows of the record: a rung compiled in the tree of a commit, "" for the working tree."""
+    tree, folder = ROOT, history.kernel_path(commit, stage).rsplit("/", 1)[0]
     if commit:
-        tree = scratch / commit
+        tree = scratch / "tree"
         tree.mkdir()
-        archive = subprocess.run(["git", "-C", str(ROOT), "archive", commit, "--", "common", "harness", *{history.kernel_path(commit, stage).rsplit("/", 1)[0] for stage in stages}],
-                                 capture_output=True, check=True)
+        archive = subprocess.run(["git", "-C", str(ROOT), "archive", commit, "--", "common", "harness", folder], capture_output=True, check=True)
         subprocess.run(["tar", "-x", "-C", str(tree)], input=archive.stdout, check=True)
-    found = []
-    for stage in stages:
-        folder = tree / history.kernel_path(commit, stage).rsplit("/", 1)[0]
-        text = history.digest(history.kernel(commit, stage))
-        for kernel in mc.compile_stage(nvcc, folder, tree, ARCH, scratch / f"{stage}.cubin"):
-            found.append(dict(zip(COLUMNS, (stage, text, kernel.name, str(len(kernel.instructions)), hashlib.sha256(kernel.code).hexdigest()[:16]))))
-        print(f"{stage} at {commit or 'the working tree'}", file=sys.stderr, flush=True)
+    text = history.digest(history.kernel(commit, stage))
+    found = [dict(zip(COLUMNS, (stage, text, kernel.name, str(len(kernel.instructions)), hashlib.sha256(kernel.code).hexdigest()[:16])))
+             for kernel in mc.compile_stage(nvcc, tree / folder, tree, ARCH, scratch / f"{stage}.cubin")]
+    print(f"{stage} at {commit or 'the working tree'}", file=sys.stderr, flush=True)
     return found
 
 
@@ -103,7 +101,7 @@ def write(rows: list[dict[str, str]]) -> None:
         writer.writerows(sorted(rows, key=lambda row: (row["stage"], row["text"], row["kernel"])))
 
 
-def record(nvcc: str) -> None:
+def record(nvcc: str, jobs: int) -> None:
     """Adds what is missing: texts that rows are of and that are not today's, and today's of the same rungs. Drops what no row asks for."""
     wanted: dict[tuple[str, str], tuple[str, str]] = {}  # rung and text: a commit that has it
     for row in timed():
@@ -118,19 +116,23 @@ def record(nvcc: str) -> None:
     for key, (commit, stage) in wanted.items():
         if key not in there:
             by_commit.setdefault(commit, []).append(stage)
-    with tempfile.TemporaryDirectory(prefix="row_kernels.") as directory:
-        for commit, stages in by_commit.items():
-            for stage in stages:
-                try:
-                    kept += compile_at(commit, [stage], nvcc, Path(tempfile.mkdtemp(dir=directory)))
-                except mc.CodeError as error:
-                    print(error, file=sys.stderr)
-                write(kept)
+    with tempfile.TemporaryDirectory(prefix="row_kernels.") as directory, ThreadPoolExecutor(jobs) as pool:
+        def compiled(work: tuple[str, str]) -> list[dict[str, str]]:
+            try:
+                return compile_at(*work, nvcc, Path(tempfile.mkdtemp(dir=directory)))
+            except mc.CodeError as error:
+                print(error, file=sys.stderr)
+                return []
+
+        for rows in pool.map(compiled, [(commit, stage) for commit, stages in by_commit.items() for stage in stages]):
+            kept += rows
+            write(kept)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--record", action="store_true", help="compile what is missing, and write docs/results/row_kernels.csv")
+    parser.add_argument("--jobs", type=int, default=2, help="rungs at a time (default: 2)")
     arguments = parser.parse_args()
     if not history.is_here():
         print("row_kernels: the history is not here.", file=sys.stderr)
@@ -140,7 +142,7 @@ def main() -> int:
         if nvcc is None:
             print("row_kernels: there is no nvcc. Put it on PATH, or set CUDACXX.", file=sys.stderr)
             return mc.CANNOT_RUN
-        record(nvcc)
+        record(nvcc, max(1, arguments.jobs))
     for row in timed():
         how, gone = compared(row)
         if how != SAME_TEXT:

@@ -17,6 +17,7 @@ import shlex
 import textwrap
 
 from tools import changes, results, rungs
+from tools.evidence import first_rows
 from tools.paths import ROOT
 from tools.plots import figure
 from tools.site import prose
@@ -154,7 +155,47 @@ def plot(name: str) -> str:
             f"<details><summary>The same as a table</summary>\n\n{chr(10).join(tables)}\n</details>\n")
 
 
-BLOCKS = {"plot": plot, "region": region, "diff": diff, "ladder-table": ladder, "csv": file}
+# ---- predictions -----------------------------------------------------------------------------------------------------
+
+VERDICTS = {"hit": "hit", "missed": "**missed**", "vague": "too vague to miss", "none": "no prediction"}
+
+
+def committed(name: str) -> str:
+    """The words in which a rung's prediction was committed, for a chapter that tells it in later ones."""
+    row = first_rows.listed()[name]
+    where = f"`{row['predicted']}`"
+    return ("<details><summary>As it was committed, before it was timed</summary>\n\n"
+            f"> {rungs.named(name).prediction}\n\n"
+            f"So it stands in {where}. The words above are later ones: what they say beyond this was no prediction.\n\n</details>\n")
+
+
+def came(half: dict[str, str]) -> str:
+    """What came of a half first, and of the row that stands, where that says something else; empty if nothing has."""
+    if not half["came"]:
+        return ""
+    form, _, unit = half["form"].partition(" ")
+    first, now = (format(float(value), form) for value in (half["came"], prose.value(half["formula"])))
+    shown = f"{half['of']}: {first}" if half["of"] else first
+    lasting = first_rows.within(half) == first_rows.within(half | {"came": now})
+    return f"{shown}{f' {unit}' if unit else ''}{'' if lasting else f' (the row that stands: {now})'}"
+
+
+def predictions() -> str:
+    """All predictions, for docs/: what was said, and what came of each half in the first run that timed it."""
+    halves = first_rows.table(first_rows.HALVES)
+    rows = []
+    for name, row in first_rows.listed().items():
+        rung = rungs.named(name)
+        verdict = ", ".join(filter(None, (VERDICTS[row["verdict"]], row["way"], "after a trial" if row["trial"] and row["verdict"] != "none" else "")))
+        mine = [half for half in halves if half["stage"] == name]
+        decisive = first_rows.decisive(mine)
+        ordered = sorted(mine, key=lambda half: half is not decisive)
+        rows.append([f"[{name}](../{rung.directory}/README.md)", row["said"], "; ".join(filter(None, map(came, ordered))),
+                     f"{verdict}. {row['note']}" if row["note"] else verdict, *(f"`{row[column][:8]}`" if row[column] else "" for column in ("predicted", "measured"))])
+    return table(["rung", "predicted", "what came first", "", "predicted in", "first row in"], rows)
+
+
+BLOCKS = {"committed": committed, "predictions": predictions, "plot": plot, "region": region, "diff": diff, "ladder-table": ladder, "csv": file}
 BLOCK = re.compile(rf"^<!-- ({'|'.join(BLOCKS)})((?: [^\n]*)?) -->\n(.*?)^<!-- /\1 -->$", re.M | re.S)
 
 

@@ -20,6 +20,7 @@ sees; `chapters.py` renews them, and tables whose cells follow one formula by co
 from __future__ import annotations
 
 import ast
+import csv
 import functools
 import itertools
 import json
@@ -31,12 +32,13 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 from tools import changes, results, rungs
-from tools.paths import ROOT
+from tools.paths import DOCS, ROOT
 
 _taken: list["Taken"] = []  # what the formula that is being computed has read so far
 HOLE = re.compile(r"\{([^{}]+)\}")
 INLINE = re.compile(r"<!--=(.+?)-->(.*?)<!--/-->", re.S)
 TABLE = re.compile(r"^(<!-- table (.*)\n((?:.+\n)*?)-->\n)(?:\|.*\n)*<!-- /table -->$", re.M)
+TRIALS = ("h200_trials_hopper.csv", "h200_trials_backward.csv", "h200_trials_backward_clocks.csv", "h200_trials_backward_d64.csv")
 SMS = 132  # of the H200 that all files here are of
 METRICS = {
     "wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
@@ -292,6 +294,13 @@ def cards(contestant: str, count: int, n: int = 0, column: str = "over_one", cau
     return float(found[0][column])
 
 
+def first(name: str, of: str = "") -> float:
+    """What came of a rung's prediction, or of the half of it that is called so, in the first run that timed it: docs/prediction_halves.csv."""
+    with (DOCS / "prediction_halves.csv").open(encoding="utf-8", newline="") as file:
+        found = [row["came"] for row in csv.DictReader(file) if (row["stage"], row["of"]) == (_full(name), of) and row["came"]]
+    return float(_only(found, f"{name} {of} in docs/prediction_halves.csv"))
+
+
 def apart(one: float, other: float) -> float:
     """By how many percent figures of two runs differ. It is the only way in which a formula may divide them, and says that it does."""
     return 100 * one / other - 100
@@ -347,9 +356,8 @@ def timeline(rank: int, kernel: str, number: int = 0, name: str = "h200_ring_tim
 
 def tried(what: str, column: str = "TFLOPS") -> float:
     """A figure of a file of trials, of the row whose first cell begins so: tried('three warpgroups'), or with the column 'without it'."""
-    files = ("h200_trials_hopper.csv", "h200_trials_backward.csv", "h200_trials_backward_clocks.csv", "h200_trials_backward_d64.csv")
-    found = [row for file in files for row in results.table(file) if row["tried"].startswith(what)]
-    return float(_only(found, f"{what!r} in docs/results/{' or '.join(files)}")[column])
+    found = [row for file in TRIALS for row in results.table(file) if row["tried"].startswith(what)]
+    return float(_only(found, f"{what!r} in docs/results/{' or '.join(TRIALS)}")[column])
 
 
 def sass(name: str, opcodes: str, kernel: str | None = None) -> float:
@@ -376,7 +384,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, prefill, overhead, ring, cards, hit, apart, spread, spreads, timeline, tried, sass, changed, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, prefill, overhead, ring, cards, hit, first, apart, spread, spreads, timeline, tried, sass, changed, mutants, count, min, max)}
 
 
 def value(expression: str):
