@@ -2,13 +2,14 @@
 space aside, with what it uses of common/; where the text has changed, by the machine code of both, which --record writes into
 docs/results/row_kernels.csv, where nvcc is installed: kernel by kernel, for the card that all rows are of.
 
-Without a word it lists the rungs whose text has changed since a row. Exit code: 0 every row is of the kernel that stands, or named in
+Without a word it lists the rows whose kernel is not today's. Exit code: 0 every row is of the kernel that stands, or named in
 docs/results/row_changes.csv with what has changed; 1 one is not; 77 no history, or no nvcc to record with.
 """
 from __future__ import annotations
 
 import argparse
 import csv
+import functools
 import hashlib
 import subprocess
 import sys
@@ -25,10 +26,21 @@ from tools.paths import ROOT
 CARDS = ("h200", "h100")
 RECORD = results.RESULTS / "row_kernels.csv"
 CHANGES = results.RESULTS / "row_changes.csv"  # rung, commit and what has changed in what it does
+STANDS = results.RESULTS / "row_stands.csv"  # how the kernel of each row stands to today's, as the pages show it
 COMMITS = results.RESULTS / "commits.csv"  # commits that rows name and that are not in git, and what is there instead
 ARCH, COLUMNS = "90a", ("stage", "text", "kernel", "instructions", "code")
 IDLE = ("no_keys",)  # runs where no query sees a key, and no row is of such a problem
 SAME_TEXT, SAME_CODE, OTHER_CODE, UNKNOWN = "same text", "same machine code", "other machine code", "not recorded"
+
+
+@functools.cache
+def recorded() -> dict[tuple[str, str], dict[str, str]]:
+    """By rung and its text's digest: each kernel's machine code, by its digest."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    if RECORD.exists():
+        for row in results.table(RECORD.name):
+            found.setdefault((row["stage"], row["text"]), {})[row["kernel"]] = row["code"]
+    return found
 
 
 @dataclass(frozen=True)
@@ -53,15 +65,6 @@ def timed() -> list[Timed]:
     of = [(row["stage"].partition("[")[0], row["commit"]) for row in rows]
     dates = {key: row["date"] for key, row in zip(of, rows)}
     return [Timed(stage, commit, dates[stage, commit], count) for (stage, commit), count in Counter(of).items()]
-
-
-def recorded() -> dict[tuple[str, str], dict[str, str]]:
-    """By rung and its text's digest: each kernel's machine code, by its digest."""
-    found: dict[tuple[str, str], dict[str, str]] = {}
-    if RECORD.exists():
-        for row in results.table(RECORD.name):
-            found.setdefault((row["stage"], row["text"]), {})[row["kernel"]] = row["code"]
-    return found
 
 
 def compared(row: Timed) -> tuple[str, list[str]]:
@@ -92,6 +95,25 @@ def compile_at(commit: str, stage: str, nvcc: str, scratch: Path) -> list[dict[s
              for kernel in mc.compile_stage(nvcc, tree / folder, tree, ARCH, scratch / f"{stage}.cubin")]
     print(f"{stage} at {commit or 'the working tree'}", file=sys.stderr, flush=True)
     return found
+
+
+def told() -> dict[tuple[str, str], dict[str, str]]:
+    """What has changed since rows whose kernel is not today's, by rung and commit."""
+    return {(row["stage"], row["commit"]): row for row in results.table(CHANGES.name)}
+
+
+def stands() -> list[dict[str, str]]:
+    """Rows of row_stands.csv."""
+    return [{"stage": row.stage, "commit": row.commit, "date": row.date, "rows": str(row.rows), "how": how, "kernels": "; ".join(gone)}
+            for row in timed() for how, gone in [compared(row)]]
+
+
+def write_stands() -> None:
+    found = stands()
+    with STANDS.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(found[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(found)
 
 
 def write(rows: list[dict[str, str]]) -> None:
@@ -143,11 +165,17 @@ def main() -> int:
             print("row_kernels: there is no nvcc. Put it on PATH, or set CUDACXX.", file=sys.stderr)
             return mc.CANNOT_RUN
         record(nvcc, max(1, arguments.jobs))
+    if arguments.record:
+        recorded.cache_clear()
+        write_stands()
+    faults = 0
     for row in timed():
         how, gone = compared(row)
-        if how != SAME_TEXT:
-            print(f"{row.stage:<16} {row.commit:<13} {row.rows:>3} rows: {how}{': ' if gone else ''}{', '.join(gone)}")
-    return 0
+        if how not in (SAME_TEXT, SAME_CODE):
+            said = told().get((row.stage, row.commit))
+            faults += said is None
+            print(f"{row.stage:<16} {row.commit:<13} {row.rows:>3} rows: {how}{': ' if gone else ''}{', '.join(gone)}{'' if said is None else f'. Told: ' + said['what']}")
+    return mc.DIFFERENT if faults else mc.DONE
 
 
 if __name__ == "__main__":

@@ -217,6 +217,30 @@ def beside(name: str, other: str, commit: str | None = None, card: str = "h200",
     return Beside(stages[1], list(others.values()), flops, [others[at][1] / mine[at][1] for at in paired])
 
 
+def rates_of(name: str, selection: results.Selection, commit: str, card: str = "h200") -> list[float]:
+    """TFLOPS of a contestant in a run, the least and the most of its heats; none where it was not in it."""
+    flops = 4 * selection.batch * selection.heads * selection.n**2 * selection.d / (2 if selection.causal else 1)
+    found = sorted(flops / statistics.median(ms for _, ms, _ in heat[name].values()) / 1e9 for (of, run, _), heat in _groups(card).items()
+                   if of == selection and run == commit and name in heat)
+    return [found[0], *found[-1:]] if len(found) > 1 and f"{found[0]:.0f}" != f"{found[-1]:.0f}" else found[:1]
+
+
+def repeated(regime: str = "turns") -> float:
+    """By how many percent the ratios over the rung before of h200_repeat.csv differ from those of h200.csv at most, 32's aside, whose card was too hot."""
+    now = {(row.stage, results.Selection(row.batch, row.heads, row.n, row.d, row.causal, row.regime, row.inputs)): row for row in results.recorded("h200.csv") if row.is_rung and row.vs_previous}
+    pairs = [(row, now.get((row.stage, results.Selection(row.batch, row.heads, row.n, row.d, row.causal, row.regime, row.inputs)))) for row in results.recorded("h200_repeat.csv")
+             if row.is_rung and row.vs_previous and row.regime == regime and not row.stage.startswith("32_")]
+    return max(abs(apart(then.vs_previous, other.vs_previous)) for then, other in pairs if other)
+
+
+def turned(regime: str = "turns") -> int:
+    """How many verdicts of these are others."""
+    now = {(row.stage, row.regime, row.inputs, row.n, row.causal): row.verdict for row in results.recorded("h200.csv") if row.is_rung and row.vs_previous}
+    pairs = [(row.verdict, now.get((row.stage, row.regime, row.inputs, row.n, row.causal))) for row in results.recorded("h200_repeat.csv")
+             if row.is_rung and row.vs_previous and row.regime == regime and not row.stage.startswith("32_")]
+    return sum(other is not None and other != then for then, other in pairs)
+
+
 def sweep(name: str, column: str, regime: str) -> list[float]:
     """A column at every N of the sweep, in which batch x N is constant."""
     found = [row.values[column] for row in _of(name, results.recorded("h200.csv"), "docs/results/h200.csv") if row.source == "measured"
@@ -360,6 +384,16 @@ def tried(what: str, column: str = "TFLOPS") -> float:
     return float(_only(found, f"{what!r} in docs/results/{' or '.join(TRIALS)}")[column])
 
 
+def told(what: str) -> float:
+    """A figure of trials_told.csv: of a trial whose run was not kept, as a page told it first."""
+    return float(_only([row for row in results.table("trials_told.csv") if row["id"] == what], f"{what!r} in docs/results/trials_told.csv")["value"])
+
+
+def costs(instruction: str, column: str) -> float:
+    """A figure of h100_costs.csv: costs('MUFU.EX2', 'beside products')."""
+    return float(_only([row for row in results.table("h100_costs.csv") if row["instruction"].startswith(instruction)], f"{instruction} in docs/results/h100_costs.csv")[column])
+
+
 def sass(name: str, opcodes: str, kernel: str | None = None) -> float:
     """How often instructions stand in the machine code: sass('08', 'MOV IMAD')."""
     return sum(ncu(name, f"sass.{opcode}", kernel) for opcode in opcodes.split())
@@ -384,7 +418,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, prefill, overhead, ring, cards, hit, first, apart, spread, spreads, timeline, tried, sass, changed, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, prefill, overhead, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, mutants, count, min, max)}
 
 
 def value(expression: str):
