@@ -82,7 +82,7 @@ def lenient(path: Path) -> list[results.Row]:
 
 
 def forget() -> None:
-    for cached in (prose._groups, prose._commits, prose._dates, prose.slowed):
+    for cached in (prose._groups, prose._commits, prose.slowed):
         cached.cache_clear()
 
 

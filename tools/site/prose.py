@@ -59,7 +59,6 @@ class Taken:
 
     card: str
     commit: str
-    date: str
     heat: str  # empty: timed apart, beside nobody
     selection: results.Selection
 
@@ -101,7 +100,7 @@ def h200(name: str, **shape) -> results.Row:
 
 def _take(card: str, row: results.Row, selection: results.Selection) -> results.Row:
     heat = row.values.get("heat")
-    _taken.append(Taken(card, row.commit, row.date, "" if heat is None else str(heat), selection))
+    _taken.append(Taken(card, row.commit, "" if heat is None else str(heat), selection))
     return row
 
 
@@ -187,12 +186,6 @@ class Beside:
 
 
 @functools.cache
-def _dates(card: str) -> dict[str, str]:
-    """By commit, the day of the run."""
-    return {row["commit"]: row["date"] for file in sorted(results.RESULTS.glob(f"{card}_rounds_*.csv")) for row in results.table(file.name)}
-
-
-@functools.cache
 def _commits(card: str) -> dict[tuple, str]:
     """By what a Selection names and the contestant: the commit of the row of h200.csv, or of another card's."""
     return {(_selection_of(row), row["stage"]): row["commit"] for row in results.table(f"{card}.csv")}
@@ -211,7 +204,7 @@ def beside(name: str, other: str, commit: str | None = None, card: str = "h200",
         found = {key: groups for key, groups in found.items() if key[0] == _commits(card).get((selection, stages[0]))} or found
     mine, others = _only(list(found.values()), what)
     run, heat_of = next(iter(found))
-    _taken.append(Taken(card, run, _dates(card)[run], heat_of, selection))
+    _taken.append(Taken(card, run, heat_of, selection))
     paired = mine.keys() & others.keys() or _only([], f"a common round of {what}")
     flops = 4 * selection.batch * selection.heads * selection.n**2 * selection.d / (2 if selection.causal else 1)
     return Beside(stages[1], list(others.values()), flops, [others[at][1] / mine[at][1] for at in paired])

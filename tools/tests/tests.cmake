@@ -71,7 +71,7 @@ foreach(name IN LISTS names)
   set_tests_properties(exercise_${name} PROPERTIES LABELS "release;course" ${asks_ladder})
 endforeach()
 
-# All kernels that somebody invented: .ci/nightly.
+# All kernels that were written to get past the check: .ci/nightly.
 add_test(NAME invented CONFIGURATIONS release ${python} tools.mutants.invented)
 set_tests_properties(invented PROPERTIES LABELS mutants RUN_SERIAL ON TIMEOUT 3600 ${asks_ladder})
 
