@@ -326,7 +326,7 @@ def apart(one: float, other: float) -> float:
 @functools.cache
 def slowed() -> set[tuple[str, str, str, str, str]]:
     """Groups of rounds in which the card slowed itself down, so that their rates are none: card, commit, heat, problem, contestant."""
-    return {(row["card"], row["commit"], row["heat"], row["problem"], row["contestant"]) for row in results.table("slowed.csv")}
+    return {(row["card"], row["commit"], row["heat"], row["problem"], row["contestant"]) for row in results.table("row_slowed.csv")}
 
 
 @functools.cache
