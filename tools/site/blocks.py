@@ -230,7 +230,7 @@ def runs() -> str:
 
 # ---- predictions -----------------------------------------------------------------------------------------------------
 
-VERDICTS = {"hit": "hit", "missed": "**missed**", "vague": "too vague to miss", "none": "no prediction"}
+VERDICTS = {"hit": "hit", "missed": "**missed**", "vague": "too vague to miss", "none": "no prediction", "": "not judged yet"}
 
 
 def committed(name: str) -> str:
