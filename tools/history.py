@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import posixpath
 import re
 import subprocess
 
@@ -62,8 +63,10 @@ def bare(code: str) -> str:
 
 
 def definitions(code: str) -> list[str]:
-    """The definitions of a header, each as bare text: what ends at the left of all braces but those of a namespace."""
-    code = re.sub(r"^\s*#(?!pragma unroll).*$", "", COMMENT.sub(" ", code), flags=re.M)
+    """The definitions of a header, each as bare text: macros, and what ends at the left of all braces but those of a namespace."""
+    whole = COMMENT.sub(" ", code).replace("\\\n", " ")
+    macros = [" ".join(line.split()) for line in re.findall(r"^\s*#\s*define .*$", whole, re.M)]
+    code = re.sub(r"^\s*#(?!pragma unroll).*$", "", whole, flags=re.M)
     found, piece, depth = [], "", 0
     for token in re.findall(r"[{};]|[^{};]+", re.sub(r"\bnamespace(?:\s+\w+)?\s*\{", "", code)):
         if depth == 0 and token == "}":  # of a namespace
@@ -74,11 +77,13 @@ def definitions(code: str) -> list[str]:
         if depth == 0 and token in ("}", ";"):
             found.append(" ".join(piece.split()))
             piece = ""
-    return [text for text in found if text != ";"]
+    return [*macros, *(text for text in found if text != ";")]
 
 
 def name_of(definition: str) -> str:
     """What a definition defines; "" where that cannot be told."""
+    if macro := re.match(r"#\s*define (\w+)", definition):
+        return macro[1]
     text = definition
     while at := re.match(r"template\s*<", text):
         depth = 0
@@ -95,12 +100,27 @@ def name_of(definition: str) -> str:
 
 
 @functools.cache
-def common(commit: str) -> tuple[tuple[str, str], ...]:
-    """What nvcc sees of common/: name and bare text of each definition, of primitives, words and layouts."""
-    paths = [path for path in files(commit) if re.fullmatch(r"common/.*\.(cuh|hpp)", path) and "emulator" not in path]
-    return tuple((name_of(text), text) for path in paths for text in definitions(file(commit, path) or ""))
+def included(commit: str, path: str) -> frozenset[str]:
+    """What nvcc sees of common/ in a file: the headers that it includes, and those that these include. The emulator's are g++'s."""
+    found: set[str] = set()
+    waiting = [path]
+    while waiting:
+        here = waiting.pop()
+        for name in re.findall(r'^\s*#\s*include "([^"]+)"', file(commit, here) or "", re.M):
+            header = name if name.startswith("common/") else posixpath.normpath(posixpath.join(posixpath.dirname(here), name))
+            if header.startswith("common/") and "emulator" not in header and header not in found:
+                found.add(header)
+                waiting.append(header)
+    return frozenset(found)
 
 
+@functools.cache
+def defined(commit: str, header: str) -> tuple[tuple[str, str], ...]:
+    """Name and bare text of each definition of a header."""
+    return tuple((name_of(text), text) for text in definitions(file(commit, header) or ""))
+
+
+@functools.cache
 def kernel_path(commit: str, rung: str) -> str | None:
     """Where a rung's kernel.cuh lay at a commit."""
     names = {rung, *(old for old, new in NAMES.items() if new == rung)}
@@ -115,7 +135,7 @@ def kernel(commit: str, rung: str) -> str | None:
     if text is None:
         return None
     said, used = bare(text), []
-    waiting, known = [said], dict.fromkeys(common(commit))
+    waiting, known = [said], [each for header in sorted(included(commit, path)) for each in defined(commit, header)]
     while waiting:
         identifiers = set(re.findall(r"\w+", waiting.pop()))
         for name, definition in known:

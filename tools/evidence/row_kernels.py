@@ -34,12 +34,13 @@ SAME_TEXT, SAME_CODE, OTHER_CODE, UNKNOWN = "same text", "same machine code", "o
 
 
 @functools.cache
-def recorded() -> dict[tuple[str, str], dict[str, str]]:
-    """By rung and its text's digest: each kernel's machine code, by its digest."""
-    found: dict[tuple[str, str], dict[str, str]] = {}
+def recorded() -> dict[tuple[str, str], list[tuple[str, str]]]:
+    """By rung and its text's digest: each kernel and its machine code, by its digest. A name may stand there several times: it has numbers
+    alone among its template arguments."""
+    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
     if RECORD.exists():
         for row in results.table(RECORD.name):
-            found.setdefault((row["stage"], row["text"]), {})[row["kernel"]] = row["code"]
+            found.setdefault((row["stage"], row["text"]), []).append((row["kernel"], row["code"]))
     return found
 
 
@@ -78,7 +79,7 @@ def compared(row: Timed) -> tuple[str, list[str]]:
     old, new = (record.get((row.stage, history.digest(text))) for text in (then, now))
     if old is None or new is None:
         return UNKNOWN, []
-    gone = [name for name, code in old.items() if code not in new.values() and name.partition("<")[0] not in IDLE]
+    gone = [name for name, code in old if code not in {other for _, other in new} and name.partition("<")[0] not in IDLE]
     return (OTHER_CODE if gone else SAME_CODE), gone
 
 
