@@ -242,15 +242,25 @@ def committed(name: str) -> str:
             f"So it stands in {where}. The words above are later ones: what they say beyond this was no prediction.\n\n</details>\n")
 
 
-def came(half: dict[str, str]) -> str:
-    """What came of a half first, and of the row that stands, where that says something else; empty if nothing has."""
+def came(half: dict[str, str], over: str = "") -> str:
+    """What came of a half first, and of the row that stands, where that says something else; empty if nothing has. `over` has been said."""
     if not half["came"]:
         return ""
     form, _, unit = half["form"].partition(" ")
-    first, now = (format(float(value), form) for value in (half["came"], prose.value(half["formula"])))
-    shown = f"{half['of']}: {first}" if half["of"] else first
+    now = f"{prose.value(half['formula']):.4f}"
+    of = half["of"].removeprefix(over).lstrip(", ") or ("dense" if over and half["of"] else half["of"])
+    first = format(float(half["came"]), form)
     lasting = first_rows.within(half) == first_rows.within(half | {"came": now})
-    return f"{shown}{f' {unit}' if unit else ''}{'' if lasting else f' (the row that stands: {now})'}"
+    return f"{of}{': ' if of else ''}{first}{f' {unit}' if unit else ''}{'' if lasting else f' (the row that stands: {float(now):{form}})'}"
+
+
+def all_came(halves: list[dict[str, str]]) -> str:
+    """Of all halves; what several of them are over is said once."""
+    said, over = [], ""
+    for half in halves:
+        said.append(came(half, over))
+        over = over or (re.match(r"(?:over [^,]+)?", half["of"])[0] if half["came"] else "")
+    return "; ".join(filter(None, said))
 
 
 def predictions() -> str:
@@ -263,7 +273,7 @@ def predictions() -> str:
         mine = [half for half in halves if half["stage"] == name]
         decisive = first_rows.decisive(mine)
         ordered = sorted(mine, key=lambda half: half is not decisive)
-        rows.append([f"[{name}](../{rung.directory}/README.md)", row["said"], "; ".join(filter(None, map(came, ordered))),
+        rows.append([f"[{name}](../{rung.directory}/README.md)", row["said"], all_came(ordered),
                      f"{verdict}. {row['note']}" if row["note"] else verdict, *(f"`{row[column][:8]}`" if row[column] else "" for column in ("predicted", "measured"))])
     return table(["rung", "predicted", "what came first", "", "predicted in", "first row in"], rows)
 
