@@ -5,6 +5,7 @@
 #include "common/words/backward.cuh"
 
 namespace backward::models {
+namespace {
 
 using namespace backward;
 
@@ -362,4 +363,5 @@ auto tile_map(Device& device, const ModelGradientParams& p, const bf16* tensor,
                                 {row, head, sequence}, {PANEL_COLS, rows, 1, 1});
 }
 
+}  // namespace
 }  // namespace backward::models

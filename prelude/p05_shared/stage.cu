@@ -29,7 +29,7 @@ const ladder::Registration registration({
             "block.",
     .limit = "p04_ownrow has every warp read all of K and V, and leaves to the caches what its warps have in common.",
     .prediction = "A 16th of the bytes asked for, and within 5 % of p04, 13 to 15 TFLOPS: the loop has as many "
-                  "instructions, 105 a key and 2 for its share of the copies. What waits for L1 or L2 now waits for "
+                  "instructions, 112 a key and 1.5 for its share of the copies. What waits for L1 or L2 now waits for "
                   "shared memory, which is nearer, and at barriers. The larger block (32x64, 8 warps) halves the "
                   "bytes again and should change nothing.",
     .min_sm = 75,

@@ -1,10 +1,10 @@
-"""Has kernels judged that somebody invented to get past the check, or to be called wrong by it without being so.
+"""Has kernels judged that were written to get past the check, or to be called wrong by it without being so.
 
   python3 -m tools.mutants.invented                      all of invented.txt
   python3 -m tools.mutants.invented nan_keys heads       those whose name contains one of these words
   python3 -m tools.mutants.invented --sample 10          drawn by the commit until ten seconds are over; the seed is printed
 
-A mutant has one change that a program thought of; these have what a person did. An entry of invented.txt ends with an empty line:
+A mutant has one change that a program thought of; these are mistakes that take thought. An entry of invented.txt ends with an empty line:
 
   == NAME: RUNG, VERDICT           what `ladder try` must say of the kernel
   -line of the rung's kernel       the change, as in a diff: lines that go, lines that come, and lines beside them where

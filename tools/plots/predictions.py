@@ -2,19 +2,16 @@
 range. Sorted, so that one sees how often, how far, and in which direction."""
 from __future__ import annotations
 
-import csv as table_of
 import math
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from tools import results
-from tools.paths import DOCS
+from tools.evidence import first_rows
 from tools.plots import figure
-from tools.site import prose
 
 NAME = "predictions"
-SLACK = 0.005  # of a single number, which says as much by its digits: 1.01 is 1.005 to 1.015
 HIT, MISSED = figure.COLORS[0], figure.COLORS[1]
 
 
@@ -23,14 +20,15 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def predicted() -> list[tuple[str, str, float, float, float]]:
-    """Rung, verdict, the range as it counts, and what came: of each prediction that can be hit or missed."""
+    """Rung, verdict, the range as it counts, and what came first: of the half that decides, of each prediction that can be hit or missed."""
     found = []
-    with (DOCS / "predictions.csv").open(encoding="utf-8", newline="") as file:
-        for row in table_of.DictReader(file):
-            if row["came"]:
-                low, high = float(row["low"]), float(row["high"])
-                slack = SLACK if low == high else 0
-                found.append((row["stage"], row["verdict"], low - slack, high + slack, float(prose.number(f"{row['came']}:.4f"))))
+    halves = first_rows.table(first_rows.HALVES)
+    for name, row in first_rows.listed().items():
+        half = first_rows.decisive([each for each in halves if each["stage"] == name])
+        if row["verdict"] in ("hit", "missed") and half:
+            low, high = float(half["low"]), float(half["high"])
+            slack = first_rows.SLACK if low == high else 0
+            found.append((name, row["verdict"], low - slack, high + slack, float(half["came"])))
     return found
 
 

@@ -17,6 +17,7 @@ import shlex
 import textwrap
 
 from tools import changes, results, rungs
+from tools.evidence import first_rows, row_kernels
 from tools.paths import ROOT
 from tools.plots import figure
 from tools.site import prose
@@ -154,7 +155,130 @@ def plot(name: str) -> str:
             f"<details><summary>The same as a table</summary>\n\n{chr(10).join(tables)}\n</details>\n")
 
 
-BLOCKS = {"plot": plot, "region": region, "diff": diff, "ladder-table": ladder, "csv": file}
+# ---- what was recorded ------------------------------------------------------------------------------------------------
+
+def few(names: set[str]) -> str:
+    """Rungs by their numbers, neighbours drawn together: 20 to 31, 34."""
+    known = sorted(rung.name for rung in rungs.known())
+    runs: list[list[str]] = []
+    for at, name in enumerate(known):
+        if name in names:
+            if runs and known[at - 1] == runs[-1][-1]:
+                runs[-1].append(name)
+            else:
+                runs.append([name])
+    spoken = [run[0].partition("_")[0] if len(run) == 1 else f"{run[0].partition('_')[0]}, {run[1].partition('_')[0]}" if len(run) == 2
+              else f"{run[0].partition('_')[0]} to {run[-1].partition('_')[0]}" for run in runs]
+    return ", ".join(spoken)
+
+
+def kind_of(row: results.Row) -> str:
+    """What a row is of, in a word or two."""
+    words_of = [row.problem.partition(" ")[0] if row.problem and not row.problem.startswith("b=") else "", "causal" if row.causal else "",
+                *(word.partition("=")[0] for word in row.problem.split() if word.partition("=")[0] in ("window", "softcap", "alibi", "sink", "kv", "lens_q", "nq")),
+                "" if row.inputs in ("", "normal") else row.inputs.replace("_", " "), "" if row.regime == "turns" else row.regime]
+    spoken = {"kv": "grouped", "lens_q": "lengths", "nq": "fewer queries"}
+    return " ".join(spoken.get(word, word) for word in dict.fromkeys(words_of) if word) or "dense"
+
+
+def coverage() -> str:
+    """Which rungs have rows of a kind, on each card."""
+    found: dict[str, dict[str, set[str]]] = {}
+    for card in ("h200", "h100"):
+        for row in results.recorded(f"{card}.csv"):
+            if row.kind == "stage":
+                at_headline = (row.batch, row.heads, row.n) == tuple(results.HEADLINE[name] for name in ("batch", "heads", "n")) and row.d == results.HEADLINE["d"]
+                kind = ("headline shape, " if at_headline else "other shapes, ") + kind_of(row)
+                found.setdefault(kind, {}).setdefault(card, set()).add(rungs.split(row.stage)[0])
+    order = sorted(found, key=lambda kind: (not kind.startswith("headline"), kind))
+    return table(["what", "on an H200", "on an H100"], [[kind, *(few(found[kind].get(card, set())) for card in ("h200", "h100"))] for kind in order])
+
+
+def kernels() -> str:
+    """How the kernels of each rung's rows stand to today's."""
+    told = row_kernels.told()
+    of: dict[str, list[dict[str, str]]] = {}
+    for row in results.table(row_kernels.STANDS.name):
+        of.setdefault(row["stage"], []).append(row)
+    rows = []
+    for rung in rungs.known():
+        members = of.get(rung.name, [])
+        same = [row for row in members if row["how"] in (row_kernels.SAME_TEXT, row_kernels.SAME_CODE) or told.get((row["stage"], row["commit"]), {}).get("of") == "none"]
+        other = [row for row in members if row not in same]
+        if members:
+            said = [f"same machine code, timed at {', '.join(row['commit'] for row in same)}"] if same else []
+            for row in other:
+                change = told.get((row["stage"], row["commit"]), {"of": "all", "what": row["how"]})
+                said.append(f"**other at {row['commit']}**, {change['of']} of {row['rows']}: {change['what']}")
+            rows.append([f"[{rung.name}](../../{rung.directory}/README.md)", str(sum(int(row["rows"]) for row in members)), "; ".join(said)])
+    return table(["rung", "rows", "its kernel today"], rows, "lrl")
+
+
+def runs() -> str:
+    """Every run that a row is of: when, with how many rows, and what FlashAttention-2 read in it at the headline shape."""
+    rows = []
+    for card in ("h200", "h100"):
+        of: dict[tuple[str, str], list[results.Row]] = {}
+        for row in results.recorded(f"{card}.csv"):
+            of.setdefault((row.date, row.commit), []).append(row)
+        for (date, commit), members in sorted(of.items()):
+            rates = prose.rates_of("fa2", results.Selection(), commit, card)
+            rows.append([f"`{commit}`", date, card.upper(), " and ".join(f"{rate:.0f}" for rate in rates), str(len(members)),
+                         few({rungs.split(row.stage)[0] for row in members if row.kind == "stage"}) or ", ".join(sorted({row.stage for row in members}))])
+    return table(["run, by its commit", "on", "card", "`fa2`", "rows", "rungs"], rows, "lllrr")
+
+
+# ---- predictions -----------------------------------------------------------------------------------------------------
+
+VERDICTS = {"hit": "hit", "missed": "**missed**", "vague": "too vague to miss", "none": "no prediction", "": "not judged yet"}
+
+
+def committed(name: str) -> str:
+    """The words in which a rung's prediction was committed, for a chapter that tells it in later ones."""
+    row = first_rows.listed()[name]
+    where = f"`{row['predicted']}`"
+    return ("<details><summary>As it was committed, before it was timed</summary>\n\n"
+            f"> {rungs.named(name).prediction}\n\n"
+            f"So it stands in {where}. The words above are later ones: what they say beyond this was no prediction.\n\n</details>\n")
+
+
+def came(half: dict[str, str], over: str = "") -> str:
+    """What came of a half first, and of the row that stands, where that says something else; empty if nothing has. `over` has been said."""
+    if not half["came"]:
+        return ""
+    form, _, unit = half["form"].partition(" ")
+    now = f"{prose.value(half['formula']):.4f}"
+    of = half["of"].removeprefix(over).lstrip(", ") or ("dense" if over and half["of"] else half["of"])
+    first = format(float(half["came"]), form)
+    lasting = first_rows.within(half) == first_rows.within(half | {"came": now})
+    return f"{of}{': ' if of else ''}{first}{f' {unit}' if unit else ''}{'' if lasting else f' (the row that stands: {float(now):{form}})'}"
+
+
+def all_came(halves: list[dict[str, str]]) -> str:
+    """Of all halves; what several of them are over is said once."""
+    said, over = [], ""
+    for half in halves:
+        said.append(came(half, over))
+        over = over or (re.match(r"(?:over [^,]+)?", half["of"])[0] if half["came"] else "")
+    return "; ".join(filter(None, said))
+
+
+def predictions() -> str:
+    """All predictions, for docs/: what was said, and what came of each half in the first run that timed it."""
+    halves = first_rows.table(first_rows.HALVES)
+    rows = []
+    for name, row in first_rows.listed().items():
+        rung = rungs.named(name)
+        verdict = ", ".join(filter(None, (VERDICTS[row["verdict"]], row["way"], "after a trial" if row["trial"] and row["verdict"] != "none" else "")))
+        mine = [half for half in halves if half["stage"] == name]
+        decisive = first_rows.decisive(mine)
+        ordered = sorted(mine, key=lambda half: half is not decisive)
+        rows.append([f"[{name}](../{rung.directory}/README.md)", row["said"], all_came(ordered),
+                     f"{verdict}. {row['note']}" if row["note"] else verdict, *(f"`{row[column][:8]}`" if row[column] else "" for column in ("predicted", "measured"))])
+    return table(["rung", "predicted", "what came first", "", "predicted in", "first row in"], rows)
+
+
+BLOCKS = {"committed": committed, "predictions": predictions, "coverage": coverage, "kernels": kernels, "runs": runs, "plot": plot, "region": region, "diff": diff, "ladder-table": ladder, "csv": file}
 BLOCK = re.compile(rf"^<!-- ({'|'.join(BLOCKS)})((?: [^\n]*)?) -->\n(.*?)^<!-- /\1 -->$", re.M | re.S)
 
 

@@ -198,8 +198,8 @@ def questions_table() -> str:
          f"in pairs, and {hours(100 * 5 * len(by_person))} for a question or two to each student about each assignment",
          "[assignments](assignments.md)"),
         ("A hundred students?", "about five minutes per exercise on two cores, each submission in a cage; marks for an LMS", "[grading](grading.md)"),
-        ("Where are they stuck?", "at the report of a check: what each mostly means, and a question that helps",
-         "[what to say](teaching.md#where-students-get-stuck-and-what-to-say)"),
+        ("Where will they get stuck?", "at the report of a check: what each mostly means, and a question that helps",
+         "[what to say](teaching.md#where-students-will-get-stuck-we-expect-and-what-to-say)"),
         ("Answers, slides, paper?", "`make slides`, `make handouts`, with answers `make handouts ANSWERS=1`",
          "[the first hour](teaching.md#the-first-hour-with-it), [answers](answers.md)"),
     ]

@@ -19,20 +19,26 @@ sees; `chapters.py` renews them, and tables whose cells follow one formula by co
 """
 from __future__ import annotations
 
+import ast
+import csv
 import functools
+import itertools
 import json
 import re
 import statistics
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 
 from tools import changes, results, rungs
-from tools.paths import ROOT
+from tools.paths import DOCS, ROOT
 
+_taken: list["Taken"] = []  # what the formula that is being computed has read so far
 HOLE = re.compile(r"\{([^{}]+)\}")
 INLINE = re.compile(r"<!--=(.+?)-->(.*?)<!--/-->", re.S)
 TABLE = re.compile(r"^(<!-- table (.*)\n((?:.+\n)*?)-->\n)(?:\|.*\n)*<!-- /table -->$", re.M)
+TRIALS = ("h200_trials_hopper.csv", "h200_trials_backward.csv", "h200_trials_backward_clocks.csv", "h200_trials_backward_d64.csv")
 SMS = 132  # of the H200 that all files here are of
 METRICS = {
     "wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
@@ -45,6 +51,16 @@ METRICS = {
 
 class NoRows(results.NotMeasured):
     """A rung of the ladder of which a file has no row at all: prose that speaks of it stands as it was written."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Where a figure of a formula is from: rows of one run are of one file and commit, and what ran in turns has one heat."""
+
+    card: str
+    commit: str
+    heat: str  # empty: timed apart, beside nobody
+    selection: results.Selection
 
 
 def _only(found: list, what: str):
@@ -79,19 +95,27 @@ def h200(name: str, **shape) -> results.Row:
     told."""
     selection = results.Selection(**shape)
     found = [row for row in _of(name, results.recorded("h200.csv"), "docs/results/h200.csv") if row.source == "measured" and selection.takes(row)]
-    return _only(found, f"{name} at {selection} in docs/results/h200.csv")
+    return _take("h200", _only(found, f"{name} at {selection} in docs/results/h200.csv"), selection)
+
+
+def _take(card: str, row: results.Row, selection: results.Selection) -> results.Row:
+    heat = row.values.get("heat")
+    _taken.append(Taken(card, row.commit, "" if heat is None else str(heat), selection))
+    return row
 
 
 def h100(name: str, **shape) -> results.Row:
     """The same of h100.csv."""
     selection, file = results.Selection(**shape), "docs/results/h100.csv"
-    return _only([row for row in _of(name, results.recorded("h100.csv"), file) if selection.takes(row)], f"{name} at {selection} in {file}")
+    found = [row for row in _of(name, results.recorded("h100.csv"), file) if selection.takes(row)]
+    return _take("h100", _only(found, f"{name} at {selection} in {file}"), selection)
 
 
 def repeat(name: str, **shape) -> results.Row:
     """The same of an earlier run, h200_repeat.csv."""
     selection, file = results.Selection(**shape), "docs/results/h200_repeat.csv"
-    return _only([row for row in _of(name, results.recorded("h200_repeat.csv"), file) if selection.takes(row)], f"{name} at {selection} in {file}")
+    found = [row for row in _of(name, results.recorded("h200_repeat.csv"), file) if selection.takes(row)]
+    return _take("h200", _only(found, f"{name} at {selection} in {file}"), selection)
 
 
 def _selection_of(row: dict[str, str]) -> results.Selection:
@@ -179,9 +203,35 @@ def beside(name: str, other: str, commit: str | None = None, card: str = "h200",
     if len(found) > 1 and commit is None:
         found = {key: groups for key, groups in found.items() if key[0] == _commits(card).get((selection, stages[0]))} or found
     mine, others = _only(list(found.values()), what)
+    run, heat_of = next(iter(found))
+    _taken.append(Taken(card, run, heat_of, selection))
     paired = mine.keys() & others.keys() or _only([], f"a common round of {what}")
     flops = 4 * selection.batch * selection.heads * selection.n**2 * selection.d / (2 if selection.causal else 1)
     return Beside(stages[1], list(others.values()), flops, [others[at][1] / mine[at][1] for at in paired])
+
+
+def rates_of(name: str, selection: results.Selection, commit: str, card: str = "h200") -> list[float]:
+    """TFLOPS of a contestant in a run, the least and the most of its heats; none where it was not in it."""
+    flops = 4 * selection.batch * selection.heads * selection.n**2 * selection.d / (2 if selection.causal else 1)
+    found = sorted(flops / statistics.median(ms for _, ms, _ in heat[name].values()) / 1e9 for (of, run, _), heat in _groups(card).items()
+                   if of == selection and run == commit and name in heat)
+    return [found[0], *found[-1:]] if len(found) > 1 and f"{found[0]:.0f}" != f"{found[-1]:.0f}" else found[:1]
+
+
+def repeated(regime: str = "turns") -> float:
+    """By how many percent the ratios over the rung before of h200_repeat.csv differ from those of h200.csv at most, 32's aside, whose card was too hot."""
+    now = {(row.stage, results.Selection(row.batch, row.heads, row.n, row.d, row.causal, row.regime, row.inputs)): row for row in results.recorded("h200.csv") if row.is_rung and row.vs_previous}
+    pairs = [(row, now.get((row.stage, results.Selection(row.batch, row.heads, row.n, row.d, row.causal, row.regime, row.inputs)))) for row in results.recorded("h200_repeat.csv")
+             if row.is_rung and row.vs_previous and row.regime == regime and not row.stage.startswith("32_")]
+    return max(abs(apart(then.vs_previous, other.vs_previous)) for then, other in pairs if other)
+
+
+def turned(regime: str = "turns") -> int:
+    """How many verdicts of these are others."""
+    now = {(row.stage, row.regime, row.inputs, row.n, row.causal): row.verdict for row in results.recorded("h200.csv") if row.is_rung and row.vs_previous}
+    pairs = [(row.verdict, now.get((row.stage, row.regime, row.inputs, row.n, row.causal))) for row in results.recorded("h200_repeat.csv")
+             if row.is_rung and row.vs_previous and row.regime == regime and not row.stage.startswith("32_")]
+    return sum(other is not None and other != then for then, other in pairs)
 
 
 def sweep(name: str, column: str, regime: str) -> list[float]:
@@ -261,6 +311,49 @@ def cards(contestant: str, count: int, n: int = 0, column: str = "over_one", cau
     return float(found[0][column])
 
 
+def first(name: str, of: str = "") -> float:
+    """What came of a rung's prediction, or of the half of it that is called so, in the first run that timed it: docs/prediction_halves.csv."""
+    with (DOCS / "prediction_halves.csv").open(encoding="utf-8", newline="") as file:
+        found = [row["came"] for row in csv.DictReader(file) if (row["stage"], row["of"]) == (_full(name), of) and row["came"]]
+    return float(_only(found, f"{name} {of} in docs/prediction_halves.csv"))
+
+
+def apart(one: float, other: float) -> float:
+    """By how many percent figures of two runs differ. It is the only way in which a formula may divide them, and says that it does."""
+    return 100 * one / other - 100
+
+
+@functools.cache
+def slowed() -> set[tuple[str, str, str, str, str]]:
+    """Groups of rounds in which the card slowed itself down, so that their rates are none: card, commit, heat, problem, contestant."""
+    return {(row["card"], row["commit"], row["heat"], row["problem"], row["contestant"]) for row in results.table("row_slowed.csv")}
+
+
+@functools.cache
+def _spreads(card: str) -> list[tuple[float, str, results.Selection, str, str]]:
+    """How much a contestant's rate differs from one run to another on a card of this kind, in percent; who, at what, and the two commits."""
+    rates: dict[tuple, dict[str, list[float]]] = {}
+    for (selection, commit, heat), contestants in _groups(card).items():
+        for name, rounds in contestants.items():
+            if (card, commit, heat, selection.problem, name) not in slowed():
+                rates.setdefault((name, selection), {}).setdefault(commit, []).append(statistics.median(ms for _, ms, _ in rounds.values()))
+    pairs = [(name, selection, *pair) for (name, selection), runs in rates.items() for pair in itertools.combinations(sorted(runs.items()), 2)]
+    return sorted((100 * max(statistics.median(one[1]), statistics.median(two[1])) / min(statistics.median(one[1]), statistics.median(two[1])) - 100,
+                   name, str(selection), one[0], two[0]) for name, selection, one, two in pairs)
+
+
+def spread(card: str = "h200", share: float = 1.0) -> float:
+    """Of all pairs of runs that timed the same contestant at the same problem: by how many percent the rates of so large a share of them
+    differ at most. 1 is all of them."""
+    found = _spreads(card)
+    return found[max(0, min(len(found), round(share * len(found))) - 1)][0]
+
+
+def spreads(card: str = "h200") -> int:
+    """How many such pairs there are."""
+    return len(_spreads(card))
+
+
 def hit(said: float, *row, **more) -> str:
     """Whether a prediction lies between the least and the most of the rounds of a row of ring_of_four.csv, as printed: hit(3.75, 'ring', 4, 131072)."""
     least, most = (round(cards(*row, column=f"over_one_{end}", **more), 2) for end in ("least", "most"))
@@ -280,9 +373,18 @@ def timeline(rank: int, kernel: str, number: int = 0, name: str = "h200_ring_tim
 
 def tried(what: str, column: str = "TFLOPS") -> float:
     """A figure of a file of trials, of the row whose first cell begins so: tried('three warpgroups'), or with the column 'without it'."""
-    files = ("h200_trials_hopper.csv", "h200_trials_backward.csv", "h200_trials_backward_clocks.csv", "h200_trials_backward_d64.csv")
-    found = [row for file in files for row in results.table(file) if row["tried"].startswith(what)]
-    return float(_only(found, f"{what!r} in docs/results/{' or '.join(files)}")[column])
+    found = [row for file in TRIALS for row in results.table(file) if row["tried"].startswith(what)]
+    return float(_only(found, f"{what!r} in docs/results/{' or '.join(TRIALS)}")[column])
+
+
+def told(what: str) -> float:
+    """A figure of trials_told.csv: of a trial whose run was not kept, as a page told it first."""
+    return float(_only([row for row in results.table("trials_told.csv") if row["id"] == what], f"{what!r} in docs/results/trials_told.csv")["value"])
+
+
+def costs(instruction: str, column: str) -> float:
+    """A figure of h100_costs.csv: costs('MUFU.EX2', 'beside products')."""
+    return float(_only([row for row in results.table("h100_costs.csv") if row["instruction"].startswith(instruction)], f"{instruction} in docs/results/h100_costs.csv")[column])
 
 
 def sass(name: str, opcodes: str, kernel: str | None = None) -> float:
@@ -309,11 +411,49 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, prefill, overhead, ring, cards, hit, timeline, tried, sass, changed, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, prefill, overhead, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, mutants, count, min, max)}
 
 
 def value(expression: str):
     return eval(expression, {"__builtins__": {}}, NAMES)
+
+
+def taken(expression: str) -> list[Taken]:
+    """Where the figures of a formula are from."""
+    _taken.clear()
+    value(expression)
+    return list(dict.fromkeys(_taken))
+
+
+def compares_two_runs(expression: str) -> str:
+    """What is wrong with a formula that divides or subtracts figures of two runs, or of two heats of one problem, as if they were of one; empty if it
+    does not. Two problems of one run, dense and causal for instance, have no heat in common; and what was timed apart has none."""
+    for node in ast.walk(ast.parse(expression, mode="eval")):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.Sub)):
+            sources = taken(ast.unparse(node))
+            if len({(source.card, source.commit) for source in sources}) > 1:
+                return f"{ast.unparse(node)} compares two runs: {', '.join(sorted({f'{source.commit} on an {source.card.upper()}' for source in sources}))}"
+            heats = {source.heat for source in sources if source.heat}
+            if len(heats) > 1 and len({source.selection for source in sources}) == 1:
+                return f"{ast.unparse(node)} compares two heats of commit {sources[0].commit}: {', '.join(sorted(heats))}"
+    return ""
+
+
+def formulas(text: str) -> Iterator[str]:
+    """Every expression of a page, of its prose and of each cell of its tables."""
+    for match in INLINE.finditer(text):
+        yield match[1].rpartition(":")[0]
+    for match in TABLE.finditer(text):
+        for words, template in itertools.product(*_lines(match[2], match[3])):
+            yield from (hole[1].replace("ROW", words[1] or words[0]).rpartition(":")[0] for hole in HOLE.finditer(template[1]))
+
+
+def _lines(corner: str, spec: str) -> list[list[list[str]]]:
+    """Of a table its rows and its columns, each as a label and what stands behind it."""
+    above, bar, below = spec.partition("\n|\n")
+    if not bar:
+        raise results.ResultsError(f"table {corner}: no line | between its rows and its columns")
+    return [[[part.strip() for part in line.partition(":")[::2]] for line in part.strip().splitlines()] for part in (above, below)]
 
 
 def number(text: str) -> str:
@@ -348,10 +488,7 @@ def renewed(text: str, where: str) -> str:
 def table(corner: str, spec: str) -> str:
     """Lines of LABEL: WORDS make the rows and, behind a line of `|`, LABEL: TEMPLATE the columns: a template has numbers in braces, and
     for ROW the words of the row, or its label where there are none."""
-    above, bar, below = spec.partition("\n|\n")
-    if not bar:
-        raise results.ResultsError(f"table {corner}: no line | between its rows and its columns")
-    rows, columns = ([[part.strip() for part in line.partition(":")[::2]] for line in part.strip().splitlines()] for part in (above, below))
+    rows, columns = _lines(corner, spec)
 
     def cell(words: str, template: str) -> str:
         try:

@@ -14,6 +14,7 @@ from pathlib import Path
 from tools import results, rungs
 from tools.paths import ROOT
 from tools.plots import bytes_over_n, climb, engines, figure, memory_over_n, power, regimes, roofline, tflops_over_n, tflops_per_rung, time_over_n, traffic, waterfall
+from tools.site import prose
 
 BEGIN, END = "<!-- ladder:begin -->", "<!-- ladder:end -->"  # the whole table
 CLIMB_BEGIN, CLIMB_END = "<!-- climb:begin -->", "<!-- climb:end -->"  # ten steps of it
@@ -137,7 +138,7 @@ def section(csv: Path, page: Path) -> str:
         *tables(measured, peers, up, timed_anywhere(csv.parent)), "",
         f"{first.gpu}, {' and '.join(dates)}, {selection}; rungs of models/ in bf16, not in the picture. TFLOPS: 10¹² operations of the two products per second. "
         f"x FA2: over FlashAttention-2 in PyTorch, in the same rounds. A gain is the median of paired rounds over the rung that it starts from; same: no difference was found; "
-        "at the tile before: with the tile of that rung; in its chapter: timed at another problem or on another card. Rates of two runs differ by 1 to 4 %, so a gain need not be the quotient of two rows. "
+        f"at the tile before: with the tile of that rung; in its chapter: timed at another problem or on another card. Rates of two runs differ by up to {prose.spread():.0f} %, so a gain need not be the quotient of two rows. "
         f"Which rows are of one run, intervals, clocks, drivers: [docs/results]({up}docs/results/README.md#known-gaps)."])
 
 

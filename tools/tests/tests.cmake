@@ -11,7 +11,7 @@ set(python WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} COMMAND ${LADDER_PYTHON} -m)
 # The built program says which rungs there are (tools/rungs.py).
 set(asks_ladder ENVIRONMENT LADDER=$<TARGET_FILE:ladder>)
 
-foreach(name rungs front_door evidence chapters predictions book peers lengths)
+foreach(name rungs front_door evidence chapters predictions rows book peers lengths)
   add_test(NAME ${name} ${python} tools.tests.${name}_tests)
   set_tests_properties(${name} PROPERTIES LABELS scripts ${asks_ladder})
 endforeach()
@@ -71,7 +71,7 @@ foreach(name IN LISTS names)
   set_tests_properties(exercise_${name} PROPERTIES LABELS "release;course" ${asks_ladder})
 endforeach()
 
-# All kernels that somebody invented: .ci/nightly.
+# All kernels that were written to get past the check: .ci/nightly.
 add_test(NAME invented CONFIGURATIONS release ${python} tools.mutants.invented)
 set_tests_properties(invented PROPERTIES LABELS mutants RUN_SERIAL ON TIMEOUT 3600 ${asks_ladder})
 
