@@ -18,7 +18,7 @@
 #include "common/words/site.cuh"
 
 namespace backward {
-namespace {  // for each build of a kernel its own
+inline namespace LADDER_OF_BUILD {
 
 constexpr int PANEL_COLS = 64, PANEL_ROW_BYTES = PANEL_COLS * 2;  // 128 B, the most that the engine swizzles
 constexpr int ROW_THREADS = 256;  // of a block of the kernels that go through rows or sequences, before and after
@@ -475,5 +475,5 @@ auto tile_map(Device& device, const GradientParams& p, const f16* tensor, int n,
 }
 
 }  // namespace heads
-}  // namespace
+}  // namespace LADDER_OF_BUILD
 }  // namespace backward

@@ -5,7 +5,7 @@
 #include "common/words/backward.cuh"
 
 namespace backward::mma {
-namespace {
+inline namespace LADDER_OF_BUILD {
 
 using namespace backward;
 using heads::store_rows;
@@ -125,5 +125,5 @@ __device__ __forceinline__ void load_queries(uint32_t slot, const GradientParams
   cp_async_commit(LADDER_SITE_ALONE);
 }
 
-}  // namespace
+}  // namespace LADDER_OF_BUILD
 }  // namespace backward::mma

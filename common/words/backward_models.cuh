@@ -5,7 +5,7 @@
 #include "common/words/backward.cuh"
 
 namespace backward::models {
-namespace {
+inline namespace LADDER_OF_BUILD {
 
 using namespace backward;
 
@@ -363,5 +363,5 @@ auto tile_map(Device& device, const ModelGradientParams& p, const bf16* tensor,
                                 {row, head, sequence}, {PANEL_COLS, rows, 1, 1});
 }
 
-}  // namespace
+}  // namespace LADDER_OF_BUILD
 }  // namespace backward::models

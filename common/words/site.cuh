@@ -26,3 +26,12 @@ struct Numbered {
   Numbered(int value LADDER_SITE_PARAMETER) : value(value), site(site) {}
 #endif
 };
+
+// Each build of a kernel has words of its own (Build, harness/stage_words.hpp): of one name a linker keeps one.
+#if defined(LADDER_BUILD_ZERO)
+#define LADDER_OF_BUILD of_zero
+#elif defined(LADDER_BUILD_FUSED)
+#define LADDER_OF_BUILD of_fused
+#else
+#define LADDER_OF_BUILD of_pattern
+#endif

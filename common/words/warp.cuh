@@ -6,7 +6,7 @@
 #include <type_traits>
 #include "common/words/site.cuh"
 
-namespace {  // for each build of a kernel its own
+inline namespace LADDER_OF_BUILD {
 
 // Of a number in each of the four lanes that share a row of a C fragment the largest, or the sum, for all four.
 __device__ __forceinline__ float quad_max(float value LADDER_SITE_PARAMETER) {
@@ -236,4 +236,4 @@ struct Ring {
   }
 };
 
-}  // namespace
+}  // namespace LADDER_OF_BUILD
