@@ -353,7 +353,7 @@ struct Softmax {
   float scale_log2;                     // exp(s * softmax_scale) = 2^(s * scale_log2)
   float max[2], sum[2], correction[2];  // [lane_row]; max in log2 units
   bool careful;                         // the whole warp or none of it: a later tile of these queries raised a maximum
-  bool huge;                            // of a lane's rows, and so of all four lanes': a maximum is
+  bool huge;                            // some maximum of these queries is, and the warp careful
   bool rescale;                         // O, by `correction`, before the next PV
 
   // A sink is a score that is there before all others, and belongs to no key. One of a row's four lanes counts its
@@ -364,6 +364,7 @@ struct Softmax {
   }
   // To a row's largest score, over its four lanes, if that is more. `relative`: to the old maximum.
   __device__ __forceinline__ void raise_max(float (&largest)[2], bool relative LADDER_SITE_PARAMETER) {
+    bool grows_huge = false;
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       largest[lane_row] = quad_max(largest[lane_row] LADDER_SITE);
       const float score = relative ? max[lane_row] + largest[lane_row] : largest[lane_row];
@@ -372,31 +373,13 @@ struct Softmax {
       correction[lane_row] = same ? 1 : ex2_approx(max[lane_row] - to);  // 1 where nothing has grown
       max[lane_row] = to;
       sum[lane_row] *= correction[lane_row];
+      grows_huge |= is_huge(to, relative && correction[lane_row] < 1);
     }
-    huge |= is_huge(max[0]) || is_huge(max[1]);
+    huge |= vote_any(grows_huge LADDER_SITE);
+    careful |= huge;
   }
-  // The whole warp: an exchange needs it. `looks`: also where it is not careful.
-  __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first, bool looks LADDER_SITE_PARAMETER) {
-    looks |= careful || is_first;
-    rescale = false;
-    float tile_sum[2], scale = scale_apart(S, scale_log2, huge);
-    if (looks) {
-      float largest[2] = {lane_max(S, 0) * scale, lane_max(S, 1) * scale};
-      const bool outgrown = huge || fmaxf(largest[0] - max[0], largest[1] - max[1]) > RESCALE_ABOVE;
-      rescale = vote_any(is_first || outgrown LADDER_SITE);
-      if (rescale) {
-        raise_max(largest, false LADDER_SITE);
-        scale = scale_apart(S, scale, huge);
-      }
-    }
-    exp2_weights<T>(S, P, scale, max, tile_sum);
-    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T> LADDER_SITE)) {
-      weigh_again(S, P, tile_sum LADDER_SITE);
-    }
-    for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
-    rescale &= !is_first;  // then O is 0
-  }
-  __device__ __forceinline__ void weigh_again(Scores S, Weights P, float (&tile_sum)[2] LADDER_SITE_PARAMETER) {
+  // S, which is relative to the old maxima, and has outgrown one.
+  __device__ __forceinline__ void outgrow(Scores S LADDER_SITE_PARAMETER) {
     rescale = careful = true;  // from now on
     const float before[2] = {max[0], max[1]};
     float growth[2] = {lane_max(S, 0), lane_max(S, 1)};
@@ -407,7 +390,29 @@ struct Softmax {
     for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
       for (int i = 0; i < 4; ++i) S[key_tile][i] -= growth[i / 2];
     }
-    exp2_weights<T>(S, P, tile_sum);
+  }
+  // The whole warp: an exchange needs it. `looks`: also where it is not careful.
+  __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first, bool looks LADDER_SITE_PARAMETER) {
+    looks |= careful || is_first;
+    rescale = false;
+    float tile_sum[2];
+    if (looks) {
+      float largest[2] = {lane_max(S, 0) * scale_log2, lane_max(S, 1) * scale_log2};
+      const bool outgrown = huge || fmaxf(largest[0] - max[0], largest[1] - max[1]) > RESCALE_ABOVE;
+      rescale = vote_any(is_first || outgrown LADDER_SITE);
+      if (rescale) raise_max(largest, false LADDER_SITE);
+    }
+    bool relative = looks && huge;  // S, to its maxima
+    if (relative) {
+      scale_apart(S, scale_log2, max);
+    } else {
+      exp2_weights<T>(S, P, scale_log2, max, tile_sum);
+      relative = !looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T> LADDER_SITE);
+      if (relative) outgrow(S LADDER_SITE);
+    }
+    if (relative) exp2_weights<T>(S, P, tile_sum);
+    for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
+    rescale &= !is_first;  // then O is 0
   }
 };
 
@@ -424,24 +429,24 @@ struct SoftmaxInTwo : Softmax<T, BC> {
   __device__ __forceinline__ void scale(Scores S, bool is_first, bool may_begin LADDER_SITE_PARAMETER) {
     looks = careful || is_first || may_begin;
     rescale = false;
-    float by = scale_apart(S, scale_log2, huge);
     if (looks) {
-      float largest[2] = {lane_max(S, 0) * by, lane_max(S, 1) * by};
+      float largest[2] = {lane_max(S, 0) * scale_log2, lane_max(S, 1) * scale_log2};
       const bool outgrown = huge || fmaxf(largest[0] - max[0], largest[1] - max[1]) > RESCALE_ABOVE;
       rescale = vote_any(is_first || outgrown LADDER_SITE);
-      if (rescale) {
-        Base::raise_max(largest, false LADDER_SITE);
-        by = scale_apart(S, by, huge);
-      }
+      if (rescale) Base::raise_max(largest, false LADDER_SITE);
     }
-    scale_scores(S, by, max);
+    if (looks && huge)
+      scale_apart(S, scale_log2, max);
+    else
+      scale_scores(S, scale_log2, max);
     rescale &= !is_first;  // then O is 0
   }
   __device__ __forceinline__ void weigh(Scores S, Weights P LADDER_SITE_PARAMETER) {
     float tile_sum[2];
     exp2_weights<T>(S, P, tile_sum);
     if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T> LADDER_SITE)) {
-      Base::weigh_again(S, P, tile_sum LADDER_SITE);
+      Base::outgrow(S LADDER_SITE);
+      exp2_weights<T>(S, P, tile_sum);
     }
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
   }

@@ -53,8 +53,8 @@ inline std::vector<uint32_t> tensor_rows() {
 
 // All ordered pairs of f32 where something ends: numbers, the normal ones, their places behind the point.
 inline std::vector<uint32_t> pairs_of_ends() {
-  constexpr float VALUES[] = {0.0f,   1.0f,      -3.0f, 0x1.fffffep127f, -0x1p100f, 0x1p-126f, -0x1.8p-130f,
-                              0x1p-149f, 16777217.0f, INFINITY, -INFINITY, NAN};
+  constexpr float VALUES[] = {0.0f,         1.0f,      -3.0f,       0x1.fffffep127f, -0x1p100f, 0x1p-126f,
+                              -0x1.8p-130f, 0x1p-149f, 16777217.0f, INFINITY,        -INFINITY, NAN};
   std::vector<uint32_t> words;
   for (const float a : VALUES) {
     for (const float b : VALUES) words.insert(words.end(), {std::bit_cast<uint32_t>(a), std::bit_cast<uint32_t>(b)});
@@ -564,6 +564,9 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     {.primitive = "ex2_approx", .what = "2^x; an approximation, held to 2 ulp of these words",
      .layout = "each line: x, 2^x (f32)", .kernel = ex2_approx_case, .input = exponents(),
      .output_words = 2 * exponents().size(), .threads = size(exponents()), .words_per_line = 2, .max_ulp = 2},
+    {.primitive = "mul_rn", .what = "a product of f32, rounded: NaN is any NaN",
+     .layout = "each line: a, b, a * b", .kernel = mul_rn_case, .input = pairs_of_ends(),
+     .output_words = 3 * size(pairs_of_ends()) / 2, .threads = size(pairs_of_ends()) / 2, .words_per_line = 3, .max_ulp = 1},
     {.primitive = "launch.f32_arithmetic", .what = "f32 as C++ has it, at its ends: NaN is any NaN",
      .layout = "each line: a, b, fmaxf, fminf, a + b, a * b, a / b", .kernel = f32_arithmetic_case, .input = pairs_of_ends(),
      .output_words = 7 * size(pairs_of_ends()) / 2, .threads = size(pairs_of_ends()) / 2, .words_per_line = 7, .max_ulp = 1},

@@ -246,8 +246,11 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
     }
 
     float scale = scale_log2;
+    if (huge) {  // then they are scaled by themselves, and rounded as their maximum was
+      scale = 1;
 #pragma unroll
-    for (int group = 0; group < M_TILES; ++group) scale = scale_apart(S_frag[group], scale_log2, huge);
+      for (int group = 0; group < M_TILES; ++group) scale_apart(S_frag[group], scale_log2, {0, 0});
+    }
 
     // LOAD  V[tile] is needed now; K[tile + 1] is requested and arrives while PV runs.
     cp_async_wait<0>();  // this thread's part of V[tile] has landed

@@ -45,22 +45,24 @@ struct SoftmaxInTwo : forward::Softmax<T, BC> {
   __device__ __forceinline__ void scale(Scores S, bool is_first, bool may_begin) {
     looks = careful || is_first || may_begin;
     rescale = false;
-    float by = scale_apart(S, scale_log2, huge);
     if (looks) {
-      float largest[2] = {lane_max(S, 0) * by, lane_max(S, 1) * by};
+      float largest[2] = {lane_max(S, 0) * scale_log2, lane_max(S, 1) * scale_log2};
       rescale = vote_any(is_first || huge || fmaxf(largest[0] - max[0], largest[1] - max[1]) > RESCALE_ABOVE);
-      if (rescale) {
-        Base::raise_max(largest, false);
-        by = scale_apart(S, by, huge);
-      }
+      if (rescale) Base::raise_max(largest, false);
     }
-    scale_scores(S, by, max);
+    if (looks && huge)
+      scale_apart(S, scale_log2, max);
+    else
+      scale_scores(S, scale_log2, max);
     rescale &= !is_first;  // then O is 0
   }
   __device__ __forceinline__ void weigh(Scores S, Weights P) {
     float tile_sum[2];
     exp2_weights<T>(S, P, tile_sum);
-    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T>)) Base::weigh_again(S, P, tile_sum);
+    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T>)) {
+      Base::outgrow(S);
+      exp2_weights<T>(S, P, tile_sum);
+    }
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
   }
 };

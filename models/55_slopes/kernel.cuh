@@ -82,19 +82,24 @@ struct Softmax : forward::Softmax<T, BC> {
   __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first, bool looks) {
     looks |= careful || is_first;
     rescale = false;
-    float tile_sum[2], scale = scale_apart(S, scale_log2, huge), base[2] = {-line[0], -line[1]};
-    if (huge) scale_scores(S, 1, base), base[0] = base[1] = 0;
+    float tile_sum[2], base[2] = {-line[0], -line[1]};
     if (looks) {
-      float largest[2] = {lane_max(S, 0) * scale - base[0], lane_max(S, 1) * scale - base[1]};
+      float largest[2] = {mul_rn(lane_max(S, 0), scale_log2) - base[0], mul_rn(lane_max(S, 1), scale_log2) - base[1]};
       const bool outgrown = huge || fmaxf(largest[0] - max[0], largest[1] - max[1]) > forward::RESCALE_ABOVE;
-      const bool was_huge = huge;
       rescale = vote_any(is_first || outgrown);
       if (rescale) Base::raise_max(largest, false);
-      if (huge && !was_huge) scale_scores(S, scale, base), scale = 1, base[0] = base[1] = 0;
     }
-    for (int lane_row = 0; lane_row < 2; ++lane_row) base[lane_row] += max[lane_row];
-    exp2_weights<T>(S, P, scale, base, tile_sum);
-    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= forward::SUM_LIMIT<T>)) Base::weigh_again(S, P, tile_sum);
+    bool relative = looks && huge;  // S, to its maxima
+    if (relative) {
+      scale_apart(S, scale_log2, base);
+      scale_scores(S, 1, max);
+    } else {
+      for (int lane_row = 0; lane_row < 2; ++lane_row) base[lane_row] += max[lane_row];
+      exp2_weights<T>(S, P, scale_log2, base, tile_sum);
+      relative = !looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= forward::SUM_LIMIT<T>);
+      if (relative) Base::outgrow(S);
+    }
+    if (relative) exp2_weights<T>(S, P, tile_sum);
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale &= !is_first;  // then O is 0
   }
