@@ -172,7 +172,6 @@ inline int max3_s32(int a, int b, int c) {
   return std::max({a, b, c});
 }
 // Correctly rounded to within 1 ulp, where the hardware has 2.
-float mul_rn(float a, float b);
 float ex2_approx(float x);
 float tanh_approx(float x);
 

@@ -370,10 +370,6 @@ void count_integer_maximum() {
   if (current.block != nullptr) ++current.block->counting.counters.integer_maxima;
 }
 
-float mul_rn(float a, float b) {
-  return a * b;
-}
-
 float ex2_approx(float x) {
   count_exponential();
   const float result = std::exp2(x);

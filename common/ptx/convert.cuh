@@ -61,13 +61,6 @@ __device__ __forceinline__ float tanh_approx(float x) {
 
 // 2^x in one MUFU.EX2: at most 2 ulp of error over the normal range, subnormal results flushed to 0, 2^-inf = 0.
 // Source: PTX ISA, "ex2", ex2.approx.ftz.f32.
-// A product that is rounded, whatever is added to it: no compiler makes one instruction of this and a sum.
-__device__ __forceinline__ float mul_rn(float a, float b) {
-  float result;
-  asm("mul.rn.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
-  return result;
-}
-
 __device__ __forceinline__ float ex2_approx(float x) {
   float result;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));

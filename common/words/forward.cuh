@@ -12,8 +12,8 @@ namespace forward {
 namespace {
 
 constexpr float LOG2E = 1.44269504088896341f;
-constexpr float RESCALE_ABOVE = 8.0f;       // log2 units: no weight exceeds 2^8 while a warp is careful
-constexpr float NO_KEY = -0x1.fffffep127f;  // a row's maximum before its first key; in log2 units, as all maxima
+constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8 while a warp is careful
+constexpr float NO_KEY = -0x1p100f;    // a row's maximum before its first key; in log2 units, as all maxima
 // Of a lane's weights of a row and tile: in bf16 times values of 2^50 they fit into O's f32, and f16 ends at 65504.
 template <class T>
 constexpr float SUM_LIMIT = 0x1p64f;
@@ -345,7 +345,7 @@ __device__ __forceinline__ bool hide_unseen(float (&S)[TILES][4], const Seen<MAS
 // 43_window, and with sinks 48_scores. A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2
 // - max). `max` is the same in a row's four lanes; a careful warp looks first whether a score has outgrown it, and so
 // does every warp on the first tile, and where a row may meet its first key. Otherwise the sum of the weights tells:
-// too large or infinite, and they are made again. Huge scores are scaled apart.
+// too large or infinite, and they are made again.
 template <class T, int BC>
 struct Softmax {
   using Scores = float (&)[BC / 8][4];
@@ -353,42 +353,21 @@ struct Softmax {
   float scale_log2;                     // exp(s * softmax_scale) = 2^(s * scale_log2)
   float max[2], sum[2], correction[2];  // [lane_row]; max in log2 units
   bool careful;                         // the whole warp or none of it: a later tile of these queries raised a maximum
-  bool huge;                            // some maximum of these queries is, and the warp careful
   bool rescale;                         // O, by `correction`, before the next PV
 
   // A sink is a score that is there before all others, and belongs to no key. One of a row's four lanes counts its
   // weight, 1.
   __device__ __forceinline__ void begin(float sink = NO_KEY, bool counts = false) {
     for (int lane_row = 0; lane_row < 2; ++lane_row) max[lane_row] = sink, sum[lane_row] = counts && sink > NO_KEY;
-    careful = huge = false;
+    careful = false;
   }
-  // To a row's largest score, over its four lanes, if that is more. `relative`: to the old maximum.
-  __device__ __forceinline__ void raise_max(float (&largest)[2], bool relative LADDER_SITE_PARAMETER) {
-    bool grows_huge = false;
+  // If that is more: a row's, over its four lanes.
+  __device__ __forceinline__ void raise_max(float (&to)[2] LADDER_SITE_PARAMETER) {
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      largest[lane_row] = quad_max(largest[lane_row] LADDER_SITE);
-      const float score = relative ? max[lane_row] + largest[lane_row] : largest[lane_row];
-      const bool same = huge && is_the_same(score, max[lane_row]);
-      const float to = same ? score : fmaxf(score, max[lane_row]);
-      correction[lane_row] = same ? 1 : ex2_approx(max[lane_row] - to);  // 1 where nothing has grown
-      max[lane_row] = to;
+      to[lane_row] = fmaxf(quad_max(to[lane_row] LADDER_SITE), max[lane_row]);
+      correction[lane_row] = ex2_approx(max[lane_row] - to[lane_row]);  // 1 where nothing has grown
+      max[lane_row] = to[lane_row];
       sum[lane_row] *= correction[lane_row];
-      grows_huge |= is_huge(to, relative && correction[lane_row] < 1);
-    }
-    huge |= vote_any(grows_huge LADDER_SITE);
-    careful |= huge;
-  }
-  // S, which is relative to the old maxima, and has outgrown one.
-  __device__ __forceinline__ void outgrow(Scores S LADDER_SITE_PARAMETER) {
-    rescale = careful = true;  // from now on
-    const float before[2] = {max[0], max[1]};
-    float growth[2] = {lane_max(S, 0), lane_max(S, 1)};
-    raise_max(growth, true LADDER_SITE);
-    for (int lane_row = 0; lane_row < 2; ++lane_row)  // of a huge sum not what is left of it
-      growth[lane_row] = huge ? fmaxf(growth[lane_row], 0.0f) : max[lane_row] - before[lane_row];
-#pragma unroll
-    for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
-      for (int i = 0; i < 4; ++i) S[key_tile][i] -= growth[i / 2];
     }
   }
   // The whole warp: an exchange needs it. `looks`: also where it is not careful.
@@ -397,22 +376,28 @@ struct Softmax {
     rescale = false;
     float tile_sum[2];
     if (looks) {
-      float largest[2] = {lane_max(S, 0) * scale_log2, lane_max(S, 1) * scale_log2};
-      const bool outgrown = huge || fmaxf(largest[0] - max[0], largest[1] - max[1]) > RESCALE_ABOVE;
+      float largest_of[2] = {lane_max(S, 0) * scale_log2, lane_max(S, 1) * scale_log2};
+      const bool outgrown = fmaxf(largest_of[0] - max[0], largest_of[1] - max[1]) > RESCALE_ABOVE;
       rescale = vote_any(is_first || outgrown LADDER_SITE);
-      if (rescale) raise_max(largest, false LADDER_SITE);
+      if (rescale) raise_max(largest_of LADDER_SITE);
     }
-    bool relative = looks && huge;  // S, to its maxima
-    if (relative) {
-      scale_apart(S, scale_log2, max);
-    } else {
-      exp2_weights<T>(S, P, scale_log2, max, tile_sum);
-      relative = !looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T> LADDER_SITE);
-      if (relative) outgrow(S LADDER_SITE);
+    exp2_weights<T>(S, P, scale_log2, max, tile_sum);
+    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T> LADDER_SITE)) {
+      weigh_again(S, P, tile_sum LADDER_SITE);
     }
-    if (relative) exp2_weights<T>(S, P, tile_sum);
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale &= !is_first;  // then O is 0
+  }
+  __device__ __forceinline__ void weigh_again(Scores S, Weights P, float (&tile_sum)[2] LADDER_SITE_PARAMETER) {
+    rescale = careful = true;  // from now on
+    const float before[2] = {max[0], max[1]};
+    float largest_of[2] = {max[0] + lane_max(S, 0), max[1] + lane_max(S, 1)};
+    raise_max(largest_of LADDER_SITE);
+#pragma unroll
+    for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
+      for (int i = 0; i < 4; ++i) S[key_tile][i] -= max[i / 2] - before[i / 2];
+    }
+    exp2_weights<T>(S, P, tile_sum);
   }
 };
 
@@ -421,7 +406,7 @@ struct Softmax {
 template <class T, int BC>
 struct SoftmaxInTwo : Softmax<T, BC> {
   using Base = Softmax<T, BC>;
-  using Base::careful, Base::huge, Base::max, Base::rescale, Base::scale_log2, Base::sum;
+  using Base::careful, Base::max, Base::rescale, Base::scale_log2, Base::sum;
   using typename Base::Scores, typename Base::Weights;
   bool looks;  // at the scores of this tile
 
@@ -430,23 +415,19 @@ struct SoftmaxInTwo : Softmax<T, BC> {
     looks = careful || is_first || may_begin;
     rescale = false;
     if (looks) {
-      float largest[2] = {lane_max(S, 0) * scale_log2, lane_max(S, 1) * scale_log2};
-      const bool outgrown = huge || fmaxf(largest[0] - max[0], largest[1] - max[1]) > RESCALE_ABOVE;
+      float largest_of[2] = {lane_max(S, 0) * scale_log2, lane_max(S, 1) * scale_log2};
+      const bool outgrown = fmaxf(largest_of[0] - max[0], largest_of[1] - max[1]) > RESCALE_ABOVE;
       rescale = vote_any(is_first || outgrown LADDER_SITE);
-      if (rescale) Base::raise_max(largest, false LADDER_SITE);
+      if (rescale) Base::raise_max(largest_of LADDER_SITE);
     }
-    if (looks && huge)
-      scale_apart(S, scale_log2, max);
-    else
-      scale_scores(S, scale_log2, max);
+    scale_scores(S, scale_log2, max);
     rescale &= !is_first;  // then O is 0
   }
   __device__ __forceinline__ void weigh(Scores S, Weights P LADDER_SITE_PARAMETER) {
     float tile_sum[2];
     exp2_weights<T>(S, P, tile_sum);
     if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T> LADDER_SITE)) {
-      Base::outgrow(S LADDER_SITE);
-      exp2_weights<T>(S, P, tile_sum);
+      Base::weigh_again(S, P, tile_sum LADDER_SITE);
     }
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
   }

@@ -82,27 +82,6 @@ __device__ __forceinline__ void scale_rows(float (&O)[TILES][4], const float (&b
   }
 }
 
-// S * scale - max is one instruction with one rounding. So it is not 0 for a row's largest score, but whatever the maximum
-// lost when it was rounded, and that grows with it (05_exp2f tells it): from 2^24 on it is a power of two and more. A
-// maximum that comes by a sum, in the middle of a walk, has lost as much as f16 does from 2^15 on. Such scores are huge:
-// they are scaled first, with a rounding of their own, as their maximum was. The largest f32 stands for no score.
-__device__ __forceinline__ bool is_huge(float score, bool by_sum = false) {
-  return (by_sum ? 0x1p15f : 0x1p24f) <= fabsf(score) && fabsf(score) < 0x1.fffffep127f;
-}
-// S becomes S * scale - base in two steps, each with a rounding of its own.
-template <int TILES>
-__device__ __forceinline__ void scale_apart(float (&S)[TILES][4], float scale, const float (&base)[2]) {
-#pragma unroll
-  for (int tile = 0; tile < TILES; ++tile) {
-    for (int i = 0; i < 4; ++i) S[tile][i] = mul_rn(S[tile][i], scale) - base[i / 2];
-  }
-}
-// Whether a score is as large as a huge maximum, within two last places: by so much a maximum may be off that came by a
-// sum. Then the score takes its place, and nothing has grown.
-__device__ __forceinline__ bool is_the_same(float score, float max) {
-  return fabsf(score - max) <= fabsf(max) * 0x1p-22f;
-}
-
 // S becomes S * scale - base, in log2 units.
 template <int TILES>
 __device__ __forceinline__ void scale_scores(float (&S)[TILES][4], float scale, const float (&base)[2]) {

@@ -1097,15 +1097,6 @@ __global__ void ex2_approx_case(const uint32_t* in, uint32_t* out) {
   out[2 * thread + 1] = result.bits;
 }
 
-__global__ void mul_rn_case(const uint32_t* in, uint32_t* out) {
-  const uint32_t* const own = in + 2 * threadIdx.x;
-  uint32_t* const to = out + 3 * threadIdx.x;
-  FloatBits a, b, result;
-  to[0] = a.bits = own[0];
-  to[1] = b.bits = own[1];
-  result.value = mul_rn(a.value, b.value), to[2] = result.bits;
-}
-
 // What C++ says of two f32, and no PTX of ours does: on a GPU it is nvcc's code, on the emulator the host compiler's.
 __global__ void f32_arithmetic_case(const uint32_t* in, uint32_t* out) {
   const uint32_t* const own = in + 2 * threadIdx.x;

@@ -64,7 +64,7 @@ struct Schedule {
 
 // A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2 - max). `max` is the same in a row's
 // four lanes; a careful warp looks first whether a score has outgrown it, and so does every warp on the first tile.
-// Otherwise the sum of the weights tells: too large or infinite, and they are made again. Huge scores are scaled apart.
+// Otherwise the sum of the weights tells: too large or infinite, and they are made again.
 template <int BC>
 struct Softmax {
   using Scores = float (&)[BC / 8][4];
@@ -72,13 +72,12 @@ struct Softmax {
   float scale_log2;                                    // exp(s * softmax_scale) = 2^(s * scale_log2)
   float max[2] = {}, sum[2] = {}, correction[2] = {};  // [lane_row]; max in log2 units
   bool careful = false, surprised = false;             // the whole warp or none of it; a later tile raised a maximum
-  bool huge = false;                                   // some maximum of these queries is, and the warp careful
   bool rescale = false;                                // O, by `correction`, before the next PV
 
   __device__ __forceinline__ void begin() {
     for (int lane_row = 0; lane_row < 2; ++lane_row) max[lane_row] = sum[lane_row] = 0;
     careful = surprised;  // by the queries before
-    surprised = huge = false;
+    surprised = false;
   }
   // The bits of floats, taken as integers, are in the floats' order, unless both are negative. So this is the largest
   // score of a row, or some negative one where all are: then none has outgrown a maximum that is not far below 0.
@@ -90,61 +89,43 @@ struct Softmax {
                                     __float_as_int(S[key_tile][2 * lane_row + 1]));
     return __int_as_float(max3_s32(bits[0], bits[0], bits[1]));  // of the two: kernels have no shorter word for it
   }
-  // By a row's largest score, over its four lanes, which may be told relative to the old maximum.
-  __device__ __forceinline__ void raise_max(float (&largest)[2], bool is_first, bool relative = false) {
-    bool grows_huge = false;
+  __device__ __forceinline__ void raise_max(float (&growth)[2], bool is_first) {  // by a row's, over its four lanes
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      largest[lane_row] = quad_max(largest[lane_row]);
-      const float score = relative ? max[lane_row] + largest[lane_row] : largest[lane_row];
-      const bool same = huge && is_the_same(score, max[lane_row]);
-      const float to = is_first || same ? score : fmaxf(score, max[lane_row]);
-      correction[lane_row] = same ? 1 : ex2_approx(fminf(max[lane_row] - to, 0.0f));  // 1 where nothing has grown
-      max[lane_row] = to;
+      growth[lane_row] = quad_max(growth[lane_row]);
+      correction[lane_row] = ex2_approx(-fmaxf(growth[lane_row], 0.0f));  // 1 where nothing has grown
+      if (!is_first) growth[lane_row] = fmaxf(growth[lane_row], 0.0f);
+      max[lane_row] += growth[lane_row];
       sum[lane_row] *= correction[lane_row];
-      grows_huge |= is_huge(to, relative && correction[lane_row] < 1);
     }
-    huge |= vote_any(grows_huge);
-    careful |= huge;
-  }
-  // S, which is relative to the old maxima, and has outgrown one.
-  __device__ __forceinline__ void outgrow(Scores S) {
-    rescale = careful = true;  // from now on
-    const float before[2] = {max[0], max[1]};
-    float growth[2] = {lane_max(S, 0), lane_max(S, 1)};
-    raise_max(growth, false, true);
-    for (int lane_row = 0; lane_row < 2; ++lane_row)  // of a huge sum not what is left of it
-      growth[lane_row] = huge ? fmaxf(growth[lane_row], 0.0f) : max[lane_row] - before[lane_row];
-    scale_scores(S, 1, growth);
   }
   __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first) {  // the whole warp: an exchange needs it
     const bool looks = careful || is_first;
     rescale = false;
     float tile_sum[2];
     if (looks) {
-      float largest[2];
+      float growth[2];
       bool unsure = false;  // negative, so not the largest, and so far below 0 is the maximum that it could be outgrown
       for (int lane_row = 0; lane_row < 2; ++lane_row) {
         const float score = is_first ? lane_max(S, lane_row) : largest_bits(S, lane_row);
         unsure |= !is_first && score < 0 && max[lane_row] < -RESCALE_ABOVE;
-        largest[lane_row] = score * scale_log2;
+        growth[lane_row] = score * scale_log2 - max[lane_row];
       }
-      rescale = vote_any(is_first || unsure || huge || fmaxf(largest[0] - max[0], largest[1] - max[1]) > RESCALE_ABOVE);
+      rescale = vote_any(is_first || unsure || fmaxf(growth[0], growth[1]) > RESCALE_ABOVE);
       if (rescale) {
         if (unsure) {
-          for (int lane_row = 0; lane_row < 2; ++lane_row) largest[lane_row] = lane_max(S, lane_row) * scale_log2;
+          for (int lane_row = 0; lane_row < 2; ++lane_row)
+            growth[lane_row] = lane_max(S, lane_row) * scale_log2 - max[lane_row];
         }
-        raise_max(largest, is_first);
+        raise_max(growth, is_first);
       }
     }
-    bool relative = looks && huge;  // S, to its maxima
-    if (relative) {
-      scale_apart(S, scale_log2, max);
-    } else {
-      exp2_weights<f16>(S, P, scale_log2, max, tile_sum);
-      relative = !looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT);
-      if (relative) outgrow(S);
+    exp2_weights<f16>(S, P, scale_log2, max, tile_sum);
+    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
+      rescale = careful = true;  // from now on; and S is relative by now
+      float growth[2] = {lane_max(S, 0), lane_max(S, 1)};
+      raise_max(growth, false);
+      exp2_weights<f16>(S, P, 1, growth, tile_sum);
     }
-    if (relative) exp2_weights<f16>(S, P, tile_sum);
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale &= !is_first;  // then O is 0
     surprised |= rescale;

@@ -95,58 +95,38 @@ struct Softmax {
   float scale_log2;                     // exp(s * softmax_scale) = 2^(s * scale_log2)
   float max[2], sum[2], correction[2];  // [lane_row]; max in log2 units
   bool careful;                         // the whole warp or none of it: a later tile of these queries raised a maximum
-  bool huge;                            // some maximum of these queries is, and the warp careful
   bool rescale;                         // O, by `correction`, before the next PV
 
   __device__ __forceinline__ void begin() {
     for (int lane_row = 0; lane_row < 2; ++lane_row) max[lane_row] = sum[lane_row] = 0;
-    careful = huge = false;
+    careful = false;
   }
-  // By a row's largest score, over its four lanes, which may be told relative to the old maximum.
-  __device__ __forceinline__ void raise_max(float (&largest)[2], bool is_first, bool relative = false) {
-    bool grows_huge = false;
+  __device__ __forceinline__ void raise_max(float (&growth)[2], bool is_first) {  // by a row's, over its four lanes
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      largest[lane_row] = quad_max(largest[lane_row]);
-      const float score = relative ? max[lane_row] + largest[lane_row] : largest[lane_row];
-      const bool same = huge && is_the_same(score, max[lane_row]);
-      float to = is_first || same ? score : fmaxf(score, max[lane_row]);
-      if (to == -INFINITY) to = 0;  // a row that sees no key: its weights are 0
-      correction[lane_row] = same ? 1 : ex2_approx(fminf(max[lane_row] - to, 0.0f));  // 1 where nothing has grown
-      max[lane_row] = to;
+      growth[lane_row] = quad_max(growth[lane_row]);
+      correction[lane_row] = ex2_approx(-fmaxf(growth[lane_row], 0.0f));  // 1 where nothing has grown
+      if (!is_first) growth[lane_row] = fmaxf(growth[lane_row], 0.0f);
+      if (growth[lane_row] == -INFINITY) growth[lane_row] = 0;  // a row that sees no key: its weights are 0
+      max[lane_row] += growth[lane_row];
       sum[lane_row] *= correction[lane_row];
-      grows_huge |= is_huge(to, relative && correction[lane_row] < 1);
     }
-    huge |= vote_any(grows_huge);
-    careful |= huge;
-  }
-  // S, which is relative to the old maxima, and has outgrown one.
-  __device__ __forceinline__ void outgrow(Scores S) {
-    rescale = careful = true;  // from now on
-    const float before[2] = {max[0], max[1]};
-    float growth[2] = {lane_max(S, 0), lane_max(S, 1)};
-    raise_max(growth, false, true);
-    for (int lane_row = 0; lane_row < 2; ++lane_row)  // of a huge sum not what is left of it
-      growth[lane_row] = huge ? fmaxf(growth[lane_row], 0.0f) : max[lane_row] - before[lane_row];
-    scale_scores(S, 1, growth);
   }
   __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first) {  // the whole warp: an exchange needs it
     const bool looks = careful || is_first;
     rescale = false;
     float tile_sum[2];
     if (looks) {
-      float largest[2] = {lane_max(S, 0) * scale_log2, lane_max(S, 1) * scale_log2};
-      rescale = vote_any(is_first || huge || fmaxf(largest[0] - max[0], largest[1] - max[1]) > RESCALE_ABOVE);
-      if (rescale) raise_max(largest, is_first);
+      float growth[2] = {lane_max(S, 0) * scale_log2 - max[0], lane_max(S, 1) * scale_log2 - max[1]};
+      rescale = vote_any(is_first || fmaxf(growth[0], growth[1]) > RESCALE_ABOVE);
+      if (rescale) raise_max(growth, is_first);
     }
-    bool relative = looks && huge;  // S, to its maxima
-    if (relative) {
-      scale_apart(S, scale_log2, max);
-    } else {
-      exp2_weights<T>(S, P, scale_log2, max, tile_sum);
-      relative = !looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT);
-      if (relative) outgrow(S);
+    exp2_weights<T>(S, P, scale_log2, max, tile_sum);
+    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
+      rescale = careful = true;  // from now on
+      float growth[2] = {lane_max(S, 0), lane_max(S, 1)};
+      raise_max(growth, false);
+      exp2_weights<T>(S, P, 1, growth, tile_sum);
     }
-    if (relative) exp2_weights<T>(S, P, tile_sum);
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale &= !is_first;  // then O is 0
   }

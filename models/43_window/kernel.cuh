@@ -20,8 +20,8 @@ constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
 // A tile is two panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
 constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
 constexpr float LOG2E = 1.44269504088896341f;
-constexpr float RESCALE_ABOVE = 8.0f;       // log2 units: no weight exceeds 2^8 while a warp is careful
-constexpr float NO_KEY = -0x1.fffffep127f;  // a row's maximum before its first key; in log2 units, as all maxima
+constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8 while a warp is careful
+constexpr float NO_KEY = -0x1p100f;    // a row's maximum before its first key; in log2 units, as all maxima
 // Of a lane's weights of a row and tile: times values of 2^50 they fit into O's f32.
 constexpr float SUM_LIMIT = 0x1p64f;
 // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240.
@@ -122,40 +122,18 @@ struct Softmax {
   float scale_log2;                     // exp(s * softmax_scale) = 2^(s * scale_log2)
   float max[2], sum[2], correction[2];  // [lane_row]; max in log2 units
   bool careful;                         // the whole warp or none of it: a later tile of these queries raised a maximum
-  bool huge;                            // some maximum of these queries is, and the warp careful
   bool rescale;                         // O, by `correction`, before the next PV
 
   __device__ __forceinline__ void begin() {
     for (int lane_row = 0; lane_row < 2; ++lane_row) max[lane_row] = NO_KEY, sum[lane_row] = 0;
-    careful = huge = false;
+    careful = false;
   }
-  // To a row's largest score, over its four lanes, if that is more. `relative`: to the old maximum.
-  __device__ __forceinline__ void raise_max(float (&largest)[2], bool relative) {
-    bool grows_huge = false;
+  __device__ __forceinline__ void raise_max(float (&to)[2]) {  // if that is more: a row's, over its four lanes
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      largest[lane_row] = quad_max(largest[lane_row]);
-      const float score = relative ? max[lane_row] + largest[lane_row] : largest[lane_row];
-      const bool same = huge && is_the_same(score, max[lane_row]);
-      const float to = same ? score : fmaxf(score, max[lane_row]);
-      correction[lane_row] = same ? 1 : ex2_approx(max[lane_row] - to);  // 1 where nothing has grown
-      max[lane_row] = to;
+      to[lane_row] = fmaxf(quad_max(to[lane_row]), max[lane_row]);
+      correction[lane_row] = ex2_approx(max[lane_row] - to[lane_row]);  // 1 where nothing has grown
+      max[lane_row] = to[lane_row];
       sum[lane_row] *= correction[lane_row];
-      grows_huge |= is_huge(to, relative && correction[lane_row] < 1);
-    }
-    huge |= vote_any(grows_huge);
-    careful |= huge;
-  }
-  // S, which is relative to the old maxima, and has outgrown one.
-  __device__ __forceinline__ void outgrow(Scores S) {
-    rescale = careful = true;  // from now on
-    const float before[2] = {max[0], max[1]};
-    float growth[2] = {lane_max(S, 0), lane_max(S, 1)};
-    raise_max(growth, true);
-    for (int lane_row = 0; lane_row < 2; ++lane_row)  // of a huge sum not what is left of it
-      growth[lane_row] = huge ? fmaxf(growth[lane_row], 0.0f) : max[lane_row] - before[lane_row];
-#pragma unroll
-    for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
-      for (int i = 0; i < 4; ++i) S[key_tile][i] -= growth[i / 2];
     }
   }
   // The whole warp: an exchange needs it. `looks`: also where it is not careful.
@@ -164,20 +142,22 @@ struct Softmax {
     rescale = false;
     float tile_sum[2];
     if (looks) {
-      float largest[2] = {lane_max(S, 0) * scale_log2, lane_max(S, 1) * scale_log2};
-      const bool outgrown = huge || fmaxf(largest[0] - max[0], largest[1] - max[1]) > RESCALE_ABOVE;
-      rescale = vote_any(is_first || outgrown);
-      if (rescale) raise_max(largest, false);
+      float largest_of[2] = {lane_max(S, 0) * scale_log2, lane_max(S, 1) * scale_log2};
+      rescale = vote_any(is_first || fmaxf(largest_of[0] - max[0], largest_of[1] - max[1]) > RESCALE_ABOVE);
+      if (rescale) raise_max(largest_of);
     }
-    bool relative = looks && huge;  // S, to its maxima
-    if (relative) {
-      scale_apart(S, scale_log2, max);
-    } else {
-      exp2_weights<T>(S, P, scale_log2, max, tile_sum);
-      relative = !looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT);
-      if (relative) outgrow(S);
+    exp2_weights<T>(S, P, scale_log2, max, tile_sum);
+    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
+      rescale = careful = true;  // from now on
+      const float before[2] = {max[0], max[1]};
+      float largest_of[2] = {max[0] + lane_max(S, 0), max[1] + lane_max(S, 1)};
+      raise_max(largest_of);
+#pragma unroll
+      for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
+        for (int i = 0; i < 4; ++i) S[key_tile][i] -= max[i / 2] - before[i / 2];
+      }
+      exp2_weights<T>(S, P, tile_sum);
     }
-    if (relative) exp2_weights<T>(S, P, tile_sum);
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale &= !is_first;  // then O is 0
   }

@@ -15,8 +15,8 @@ namespace {
 using Element = bf16;
 
 constexpr float LOG2E = 1.44269504088896341f;
-constexpr float RESCALE_ABOVE = 8.0f;       // log2 units: no weight exceeds 2^8
-constexpr float NO_KEY = -0x1.fffffep127f;  // a row's maximum before its first key; in log2 units, as all maxima
+constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8
+constexpr float NO_KEY = -0x1p100f;    // a row's maximum before its first key; in log2 units, as all maxima
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <int HEAD_DIM_, int BR_, int BC_, int WARPS_>
@@ -139,7 +139,6 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
   const float sink = p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + head) * LOG2E, NO_KEY);
   float O_frag[M_TILES][PV_N_TILES][4] = {};  // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
   float row_max[M_TILES][2], row_sum[M_TILES][2];  // [group][lane_row]: a lane has a share of two rows per group
-  bool huge = false;                               // of a lane's rows, and so of all four lanes': a maximum is
   for (int group = 0; group < M_TILES; ++group) {
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       row_max[group][lane_row] = sink;
@@ -235,7 +234,6 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
           const float new_max = fmaxf(row_max[group][lane_row], tile_max * scale_log2);
           const float correction = ex2_approx(row_max[group][lane_row] - new_max);  // 1 where nothing has grown
           row_max[group][lane_row] = new_max;
-          huge |= is_huge(new_max);
           row_sum[group][lane_row] *= correction;
           for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
             O_frag[group][column_tile][2 * lane_row] *= correction;
@@ -243,13 +241,6 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
           }
         }
       }
-    }
-
-    float scale = scale_log2;
-    if (huge) {  // then they are scaled by themselves, and rounded as their maximum was
-      scale = 1;
-#pragma unroll
-      for (int group = 0; group < M_TILES; ++group) scale_apart(S_frag[group], scale_log2, {0, 0});
     }
 
     // LOAD  V[tile] is needed now; K[tile + 1] is requested and arrives while PV runs.
@@ -268,8 +259,9 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
       for (int group = 0; group < M_TILES; ++group) {
         for (int reg = 0; reg < 4; ++reg) {  // registers 0 and 1: keys 0-7 of the two rows; 2 and 3: keys 8-15
           const int key_tile = 2 * key_slice + reg / 2, lane_row = reg % 2;
-          const float low = ex2_approx(S_frag[group][key_tile][2 * lane_row] * scale - row_max[group][lane_row]);
-          const float high = ex2_approx(S_frag[group][key_tile][2 * lane_row + 1] * scale - row_max[group][lane_row]);
+          const float low = ex2_approx(S_frag[group][key_tile][2 * lane_row] * scale_log2 - row_max[group][lane_row]);
+          const float high =
+              ex2_approx(S_frag[group][key_tile][2 * lane_row + 1] * scale_log2 - row_max[group][lane_row]);
           row_sum[group][lane_row] += low + high;
           P_frag[group][reg] = pack<Element>(low, high);
         }

@@ -37,7 +37,7 @@ struct Config : forward::Tile<BR, BC, WARPS, STAGES, 1> {
 template <class T, int BC>
 struct SoftmaxInTwo : forward::Softmax<T, BC> {
   using Base = forward::Softmax<T, BC>;
-  using Base::careful, Base::huge, Base::max, Base::rescale, Base::scale_log2, Base::sum;
+  using Base::careful, Base::max, Base::rescale, Base::scale_log2, Base::sum;
   using typename Base::Scores, typename Base::Weights;
   bool looks;  // at the scores of this tile
 
@@ -46,23 +46,17 @@ struct SoftmaxInTwo : forward::Softmax<T, BC> {
     looks = careful || is_first || may_begin;
     rescale = false;
     if (looks) {
-      float largest[2] = {lane_max(S, 0) * scale_log2, lane_max(S, 1) * scale_log2};
-      rescale = vote_any(is_first || huge || fmaxf(largest[0] - max[0], largest[1] - max[1]) > RESCALE_ABOVE);
-      if (rescale) Base::raise_max(largest, false);
+      float largest_of[2] = {lane_max(S, 0) * scale_log2, lane_max(S, 1) * scale_log2};
+      rescale = vote_any(is_first || fmaxf(largest_of[0] - max[0], largest_of[1] - max[1]) > RESCALE_ABOVE);
+      if (rescale) Base::raise_max(largest_of);
     }
-    if (looks && huge)
-      scale_apart(S, scale_log2, max);
-    else
-      scale_scores(S, scale_log2, max);
+    scale_scores(S, scale_log2, max);
     rescale &= !is_first;  // then O is 0
   }
   __device__ __forceinline__ void weigh(Scores S, Weights P) {
     float tile_sum[2];
     exp2_weights<T>(S, P, tile_sum);
-    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T>)) {
-      Base::outgrow(S);
-      exp2_weights<T>(S, P, tile_sum);
-    }
+    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T>)) Base::weigh_again(S, P, tile_sum);
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
   }
 };

@@ -75,31 +75,23 @@ struct Schedule : forward::Schedule<C, MASK> {
 template <class T, int BC>
 struct Softmax : forward::Softmax<T, BC> {
   using Base = forward::Softmax<T, BC>;
-  using Base::careful, Base::huge, Base::max, Base::rescale, Base::scale_log2, Base::sum;
+  using Base::careful, Base::max, Base::rescale, Base::scale_log2, Base::sum;
   using typename Base::Scores, typename Base::Weights;
   float line[2] = {};  // what ALiBi adds to the score of the tile's first key, in log2 units
 
   __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first, bool looks) {
     looks |= careful || is_first;
     rescale = false;
-    float tile_sum[2], base[2] = {-line[0], -line[1]};
+    float tile_sum[2];
     if (looks) {
-      float largest[2] = {mul_rn(lane_max(S, 0), scale_log2) - base[0], mul_rn(lane_max(S, 1), scale_log2) - base[1]};
-      const bool outgrown = huge || fmaxf(largest[0] - max[0], largest[1] - max[1]) > forward::RESCALE_ABOVE;
-      rescale = vote_any(is_first || outgrown);
-      if (rescale) Base::raise_max(largest, false);
+      float largest_of[2] = {lane_max(S, 0) * scale_log2 + line[0], lane_max(S, 1) * scale_log2 + line[1]};
+      const float growth = fmaxf(largest_of[0] - max[0], largest_of[1] - max[1]);
+      rescale = vote_any(is_first || growth > forward::RESCALE_ABOVE);
+      if (rescale) Base::raise_max(largest_of);
     }
-    bool relative = looks && huge;  // S, to its maxima
-    if (relative) {
-      scale_apart(S, scale_log2, base);
-      scale_scores(S, 1, max);
-    } else {
-      for (int lane_row = 0; lane_row < 2; ++lane_row) base[lane_row] += max[lane_row];
-      exp2_weights<T>(S, P, scale_log2, base, tile_sum);
-      relative = !looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= forward::SUM_LIMIT<T>);
-      if (relative) Base::outgrow(S);
-    }
-    if (relative) exp2_weights<T>(S, P, tile_sum);
+    const float base[2] = {max[0] - line[0], max[1] - line[1]};
+    exp2_weights<T>(S, P, scale_log2, base, tile_sum);
+    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= forward::SUM_LIMIT<T>)) Base::weigh_again(S, P, tile_sum);
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale &= !is_first;  // then O is 0
   }

@@ -13,7 +13,6 @@ constexpr int ROW_BYTES = HEAD_DIM * 2;     // 128 halves = 256 B = twice around
 constexpr int ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 halves: one row of an ldmatrix matrix, one vector load
 constexpr float LOG2E = 1.44269504088896341f;
 constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8, and f16 ends just below 2^16
-constexpr float HUGE_SCORE = 0x1p24f;  // from here on the last place of a maximum is worth more than a power of two
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <int BR_, int BC_, int WARPS_>
@@ -73,7 +72,6 @@ __global__ void __launch_bounds__(C::THREADS, 8 / C::WARPS) flash_attention(Atte
   float O_frag[M_TILES][PV_N_TILES][4] = {};  // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
   float row_max[M_TILES][2], row_sum[M_TILES][2] = {};  // [group][lane_row]: a lane has a share of two rows per group
   for (int group = 0; group < M_TILES; ++group) row_max[group][0] = row_max[group][1] = -INFINITY;
-  bool huge = false;  // a maximum is: of a lane, and of the three that share its rows
 
   if (threadIdx.x < 2) {
     mbarrier_init(full + threadIdx.x * 8, THREADS);   // K and V have landed: each thread arrives when its copies have
@@ -137,26 +135,14 @@ __global__ void __launch_bounds__(C::THREADS, 8 / C::WARPS) flash_attention(Atte
       }
     }
     if (vote_any(rescale)) {  // by the whole warp or not at all: mma needs its lanes together
-      huge = false;
 #pragma unroll
       for (int group = 0; group < M_TILES; ++group) {
         for (int lane_row = 0; lane_row < 2; ++lane_row) {
-          huge |= fabsf(row_max[group][lane_row]) >= HUGE_SCORE;
           row_sum[group][lane_row] *= correction[group][lane_row];
           for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
             O_frag[group][column_tile][2 * lane_row] *= correction[group][lane_row];
             O_frag[group][column_tile][2 * lane_row + 1] *= correction[group][lane_row];
           }
-        }
-      }
-    }
-    float scale = scale_log2;
-    if (huge) {  // then they are scaled by themselves, and rounded as their maximum was
-      scale = 1;
-#pragma unroll
-      for (int group = 0; group < M_TILES; ++group) {
-        for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-          for (int i = 0; i < 4; ++i) S_frag[group][key_tile][i] *= scale_log2;
         }
       }
     }
@@ -179,8 +165,9 @@ __global__ void __launch_bounds__(C::THREADS, 8 / C::WARPS) flash_attention(Atte
       for (int group = 0; group < M_TILES; ++group) {
         for (int reg = 0; reg < 4; ++reg) {  // registers 0 and 1: keys 0-7 of the two rows; 2 and 3: keys 8-15
           const int key_tile = 2 * key_slice + reg / 2, lane_row = reg % 2;
-          const float low = ex2_approx(S_frag[group][key_tile][2 * lane_row] * scale - row_max[group][lane_row]);
-          const float high = ex2_approx(S_frag[group][key_tile][2 * lane_row + 1] * scale - row_max[group][lane_row]);
+          const float low = ex2_approx(S_frag[group][key_tile][2 * lane_row] * scale_log2 - row_max[group][lane_row]);
+          const float high =
+              ex2_approx(S_frag[group][key_tile][2 * lane_row + 1] * scale_log2 - row_max[group][lane_row]);
           row_sum[group][lane_row] += low + high;
           P_frag[group][reg] = pack_f16x2(low, high);
         }
