@@ -145,6 +145,7 @@ class _Ready(NamedTuple):
         """False: the arrays lie where the kernel does not take them."""
         plan, address = self.plan, arrays.address
         addresses = q_at, k_at, v_at, o_at = [address(q), address(k), address(v), address(o)]
+        workspace = None
         if (q_at | k_at | v_at | o_at) % ALIGNED:
             return False
         if is_given:
@@ -159,7 +160,7 @@ class _Ready(NamedTuple):
         if plan.workspace_bytes:
             workspace = arrays.empty((plan.workspace_bytes,), q, "uint8")
             addresses.append(address(workspace))
-        plan.run(self.layouts, addresses, arrays.stream(plan.device))
+        plan.run(self.layouts, addresses, arrays.stream(plan.device), (q, k, v, o, lse, packed, workspace))
         return True
 
 
@@ -203,7 +204,7 @@ class _Told:
             self.whole("cu_seqlens_k", call.packed.cu_seqlens_k)
         if self.plan.workspace_bytes:
             self.whole("workspace", arrays.empty((self.plan.workspace_bytes,), call.q, "uint8"), written=True)
-        self.plan.run(self.layouts, [arrays.address(each) for each in self.tensors], arrays.stream(call.device))
+        self.plan.run(self.layouts, [arrays.address(each) for each in self.tensors], arrays.stream(call.device), tuple(self.tensors))
 
 
 @dataclasses.dataclass(frozen=True)

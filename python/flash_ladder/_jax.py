@@ -44,7 +44,7 @@ def attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, retur
         kind, number = buffers["Q"].__dlpack_device__()
         device = _native.EMULATOR if kind == 1 else number
         here = _native.plan(call.text(), plan.rung, device, bool(return_lse))
-        here.run(layouts, [_address(buffers[name]) for name in tensors], 0 if device == _native.EMULATOR else context.stream)
+        here.run(layouts, [_address(buffers[name]) for name in tensors], 0 if device == _native.EMULATOR else context.stream, tuple(buffers.values()))
 
     found = buffer_callback(start, results, vmap_method="sequential")(inputs)
     return (as_taken(found["O"]), found["LSE"]) if return_lse else as_taken(found["O"])

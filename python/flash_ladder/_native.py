@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import _thread
+import atexit
 import ctypes
 import functools
 import json
 import os
 import struct
 import threading
+import time
 from pathlib import Path
 
 EMULATOR = -1
@@ -93,12 +96,12 @@ class Plan:
         if self._plan:
             self._free(self._plan)
 
-    def run(self, tensors: bytes, addresses: list[int], stream: int) -> None:
-        """`tensors`: of each address a description, as layout() makes them."""
+    def run(self, tensors: bytes, addresses: list[int], stream: int, memory: tuple) -> None:
+        """`tensors`: of each address a description, as layout() makes them. `memory`: whatever keeps the addresses valid."""
         count = len(addresses)
         arguments = self._plan, tensors, _POINTERS[count].pack(*addresses), count, stream
         if self.device == EMULATOR:
-            _call(EMULATOR, _library.flash_ladder_run, *arguments)
+            _call(EMULATOR, (self, memory), _library.flash_ladder_run, *arguments)
         elif _library.flash_ladder_run(*arguments):
             raise RuntimeError(_library.flash_ladder_message().decode())
 
@@ -129,19 +132,10 @@ class Calls:
             _in_python.flash_ladder_add_call(self.made, plan._plan, layouts, _POINTERS[len(tensors)].pack(*map(id, tensors)))
 
 
-def merge(problem: str, tensors: bytes, addresses: list[int], in_f32: bool, device: int, stream: int) -> None:
+def merge(problem: str, tensors: bytes, addresses: list[int], in_f32: bool, device: int, stream: int, memory: tuple) -> None:
     """Two partial results become one: O and LSE of the first, then of the other; that first O is in f32, or as the problem says."""
     data = _POINTERS[len(addresses)].pack(*addresses)
-    _call(device, _library.flash_ladder_merge, problem.encode(), tensors, data, in_f32, device, stream)
-
-
-def _call(device: int, function, *arguments) -> None:
-    def message() -> str | None:  # of this thread
-        return _library.flash_ladder_message().decode() if function(*arguments) else None
-
-    words = _interruptible(message) if device == EMULATOR else message()
-    if words is not None:
-        raise RuntimeError(words)
+    _call(device, memory, _library.flash_ladder_merge, problem.encode(), tensors, data, in_f32, device, stream)
 
 
 def layout(name: str, strides: tuple[int, int, int], extent: int, written: bool = False) -> bytes:
@@ -149,20 +143,138 @@ def layout(name: str, strides: tuple[int, int, int], extent: int, written: bool 
     return _TENSOR.pack(_addresses[name], *strides, extent, written)
 
 
-def _interruptible(run):
-    """Runs it in a thread of its own, so that Ctrl-C ends the emulator, which may be at work for minutes."""
-    result = []
-    thread = threading.Thread(target=lambda: result.append(run()))
-    thread.start()
-    try:
-        while thread.is_alive():
-            thread.join(0.2)
-    except BaseException:
-        while thread.is_alive():
-            _library.flash_ladder_stop()
-            thread.join(0.05)
-        raise
-    return result[0]
+def _call(device: int, memory: tuple, function, *arguments) -> None:
+    def message() -> str | None:  # of this thread
+        return _library.flash_ladder_message().decode() if function(*arguments) else None
+
+    words = _Run(message, memory).result() if device == EMULATOR else message()
+    if words is not None:
+        raise RuntimeError(words)
+
+
+# ---- runs of the emulator, which may be at work for minutes ---------------------------------------------------------
+
+
+class _Run:
+    """A call in a thread of its own, so that Ctrl-C, or a handler of another signal that raises, ends it.
+
+    The emulator writes into memory that Python owns. So two things hold, whatever comes in between: that thread keeps the memory until the
+    call has returned, and result() does not come back before. Nobody asks Python's Thread whether it lives: a join that an exception
+    interrupts marks it as dead (python/cpython#90882)."""
+
+    LOOK = 0.1  # seconds between two looks: a signal may have been another thread's to receive
+
+    def __init__(self, call, memory: tuple):
+        self._call, self._memory, self._process = call, memory, os.getpid()
+        self._first: dict[str, str] = {}  # who was: the thread, which begins, or an interrupt, which forbids it. setdefault is one step
+        self._bell = _thread.allocate_lock()  # released when the call has returned. It wakes, and _has_ended is what is believed
+        self._bell.acquire()
+        self._has_ended = self._is_stopping = False
+        self._answer = self._failure = None
+
+    def result(self):
+        # Between an exception and its handler there is a step of Python, where the next one may come: each exit looks after the one inside it.
+        with self, self, self, self:
+            _thread.start_new_thread(self._work, (self._call, self._memory))
+            while not self._has_ended:
+                self._bell.acquire(timeout=self.LOOK)
+                if self._process != os.getpid():
+                    raise RuntimeError("This process was forked by a handler in the middle of a call of flash_ladder, which goes on in its parent.")
+        if self._failure is not None:
+            raise self._failure
+        return self._answer
+
+    def _work(self, call, memory) -> None:
+        """In the thread, where no signal is handled. One run at a time: who waits for a turn has not begun, so an interrupt of it stops
+        nobody else's run."""
+        turn, has_turn = _state.turn, False
+        try:
+            while not has_turn and "by" not in self._first:
+                has_turn = turn.acquire(timeout=0.05)
+            if self._first.setdefault("by", "thread") == "thread":
+                _state.running = self
+                self._answer = call()
+        except BaseException as reason:
+            self._failure = reason
+        finally:
+            self._has_ended = True
+            if has_turn:
+                _state.running = None
+                for _ in range(1000):  # a stop that is on its way is not for the next run
+                    if not self._is_stopping:
+                        break
+                    time.sleep(1e-3)
+                turn.release()
+            self._bell.release()
+
+    def stop(self) -> None:
+        self._is_stopping = True
+        try:
+            if not self._has_ended:
+                _library.flash_ladder_stop()
+        finally:
+            self._is_stopping = False
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind, *_) -> None:
+        """After an exception: comes back when the emulator is at rest, and then raises whatever interrupted that, too."""
+        if kind is None or self._process != os.getpid():
+            return
+        is_forbidden = self._first.setdefault("by", "interrupt") == "interrupt"
+        another = None
+        while not self._has_ended and not is_forbidden:
+            try:
+                self.stop()
+                self._bell.acquire(timeout=0.02)
+            except BaseException as reason:
+                another = reason
+        if another is not None:
+            raise another
+
+
+class _State:
+    def __init__(self) -> None:
+        self.turn = _thread.allocate_lock()
+        self.running: _Run | None = None
+
+
+_state = _State()
+
+
+def _end_with_the_program() -> None:
+    """A thread that the program does not wait for may be inside: it is stopped before the library goes."""
+    until = time.monotonic() + 5
+    while (run := _state.running) is not None and time.monotonic() < until:
+        run.stop()
+        time.sleep(0.01)
+
+
+atexit.register(_end_with_the_program)
+
+# ---- fork: threads do not come along, and what they hold stays held. The library looks after its own lock ----------
+
+_forking = threading.local()
+
+
+def _before_fork() -> None:
+    _forking.has_turn = _state.turn.acquire(timeout=0.5)  # a short run is waited for; then the child knows nothing of one
+
+
+def _after_fork_in_parent() -> None:
+    if _forking.__dict__.pop("has_turn", False):
+        _state.turn.release()
+
+
+def _after_fork_in_child() -> None:
+    global _state
+    _state = _State()
+    _forking.__dict__.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
 plan = functools.lru_cache(maxsize=4096)(Plan)

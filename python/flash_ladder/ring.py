@@ -215,4 +215,4 @@ def merge(out: torch.Tensor, lse: torch.Tensor, other: torch.Tensor, other_lse: 
         layouts.append(_native.layout(name, strides, extent * tensor.element_size(), written="other" not in name))
     device = arrays.device(out)
     addresses = [tensor.data_ptr() for tensor in tensors]
-    _native.merge(problem, b"".join(layouts), addresses, out.dtype == torch.float32, device, arrays.stream(device))
+    _native.merge(problem, b"".join(layouts), addresses, out.dtype == torch.float32, device, arrays.stream(device), tensors)

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -266,6 +267,11 @@ class Addresses {
 
 std::mutex emulator_mutex;
 std::atomic<bool> stop = false;
+// A fork takes one thread along. If another one held the lock, nobody in the child would ever give it up: there it is a new one.
+[[maybe_unused]] const int forks = pthread_atfork(nullptr, nullptr, [] {
+  new (&emulator_mutex) std::mutex;
+  stop = false;
+});
 
 // Starts a kernel on an emulator that knows the tensors, `start(device, arguments)`, and says what it did wrong.
 template <class Start>
