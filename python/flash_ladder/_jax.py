@@ -19,12 +19,16 @@ def attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, retur
         raise NotImplementedError("out: JAX's arrays are never written to.\n  Without it: the result is a new array")
     if packed is not None:
         raise NotImplementedError("cu_seqlens: sequences of several lengths are not handed on from JAX yet.\n  One at a time: flash_ladder.attention")
+    refuse_traced_options(causal=causal, scale=scale, window=window, softcap=softcap, return_lse=return_lse)
     # Shapes and types are known now, numbers later; what is wrong with the former is said now.
     call = call_of(q, k, v, causal, scale, window, softcap, alibi_slopes, sink)
     lse = jax.ShapeDtypeStruct(call.lse_shape, jnp.float32)
-    if 0 in (call.batch, call.n_q, call.n_k):
+    if call.needs_no_kernel:
+        _attention._named(rung)
         result = jnp.zeros(q.shape, q.dtype)
-        return (result, jnp.full(lse.shape, -math.inf, lse.dtype)) if return_lse else result
+        if sink is None:
+            return (result, jnp.full(lse.shape, -math.inf, lse.dtype)) if return_lse else result
+        return (result, jnp.broadcast_to(sink.astype(lse.dtype)[:, None], lse.shape)) if return_lse else result
     plan = call.plan(rung, return_lse)
 
     # As the kernel takes them, in one piece. What has to be copied for that, XLA copies.
@@ -50,6 +54,13 @@ def attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, retur
     return (as_taken(found["O"]), found["LSE"]) if return_lse else as_taken(found["O"])
 
 
+def refuse_traced_options(**options) -> None:
+    for name, value in options.items():
+        for each in value if isinstance(value, (tuple, list)) else [value]:
+            if isinstance(each, jax.core.Tracer):
+                raise TypeError(f"{name} is traced; a kernel is chosen by it, so it must be known.\n  jax.jit(..., static_argnames={name!r})")
+
+
 def call_of(*arguments, **options) -> _attention.Call:
     """What is asked, on the device that JAX prefers."""
     call = _attention.Call(NumPy(), *map(_without_numbers, arguments), **{name: _without_numbers(each) for name, each in options.items()})
@@ -58,7 +69,7 @@ def call_of(*arguments, **options) -> _attention.Call:
 
 
 def _without_numbers(value):
-    return np.broadcast_to(np.zeros((), value.dtype), value.shape) if isinstance(value, jax.Array) else value
+    return np.broadcast_to(np.zeros((), value.dtype), value.shape) if isinstance(value, jax.Array) and value.ndim > 0 else value
 
 
 def _layout(name: str, array, written: bool, heads_in_rows: bool) -> bytes:
