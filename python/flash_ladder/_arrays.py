@@ -18,6 +18,7 @@ class NumPy:
     """Host memory: the emulator. CuPy's arrays are of the same form."""
 
     module = np
+    has_addresses = True
     plain = (np.ndarray, np.memmap)  # what another subclass adds, a mask or a unit, would be lost in silence
 
     def is_array(self, value: Any) -> bool:
@@ -104,6 +105,8 @@ class CuPy(NumPy):
 
 
 class Torch:
+    has_addresses = True
+
     def __init__(self) -> None:
         self.torch = torch = sys.modules["torch"]
         self.address = torch.Tensor.data_ptr
@@ -209,6 +212,8 @@ class Torch:
 class TorchShapes(Torch):
     """Of tensors that PyTorch's dispatcher stands before: wrappers, tracers, tensors without numbers."""
 
+    has_addresses = False
+
     def device(self, tensor) -> int:
         self.refuse_kind(tensor)
         return tensor.device.index or 0 if tensor.device.type == "cuda" else EMULATOR
@@ -219,6 +224,11 @@ class TorchShapes(Torch):
 
 def is_of_torch(value: Any) -> bool:
     return "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor)
+
+
+def is_of_torch_graph() -> bool:
+    """Whether torch.compile or torch.export reads this."""
+    return "torch" in sys.modules and sys.modules["torch"].compiler.is_compiling()
 
 
 def is_of_jax(value: Any) -> bool:

@@ -202,6 +202,8 @@ def refuse_tangents(tensors) -> None:
 
 def _operate(*arguments):
     tensors = [each for each in arguments if isinstance(each, Tensor)]
+    if _transforms() is not None and torch.is_grad_enabled() and wants_gradients(*tensors):
+        return _Attention.apply(None, *arguments)  # torch.func takes it apart, which it cannot below the operator
     if all(type(each) in _PLAIN for each in tensors):
         return torch.ops.flash_ladder.attention(*arguments)
     try:
@@ -225,7 +227,7 @@ def of_proxies(*arguments):
 # Registered by hand, for torch.library.custom_op has a kernel for autograd that loses tangents.
 _library = torch.library.Library("flash_ladder", "DEF")
 _OPTIONS = (
-    "bool causal=False, float? scale=None, SymInt[]? window=None, float softcap=0.0, Tensor? alibi_slopes=None, Tensor? sink=None"
+    "bool causal=False, Scalar? scale=None, SymInt[]? window=None, Scalar softcap=0.0, Tensor? alibi_slopes=None, Tensor? sink=None"
 )
 _PACKED = "Tensor? cu_seqlens_q=None, Tensor? cu_seqlens_k=None, SymInt max_seqlen_q=0, SymInt max_seqlen_k=0, bool deterministic=False"
 
@@ -278,6 +280,8 @@ def _fake(
 def _autograd(keyset, *arguments):
     refuse_tangents(arguments)
     if torch.is_grad_enabled() and wants_gradients(*arguments):
+        if _transforms() is not None:
+            raise NotImplementedError("torch.func's gradients of the operator itself: it is taken apart above it.\n  flash_ladder.attention has them")
         return _Attention.apply(keyset, *_filled(arguments))
     return below_autograd(torch.ops.flash_ladder.attention.default, keyset, arguments)
 
@@ -292,6 +296,8 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(keyset, *arguments):
+        if keyset is None:
+            return torch.ops.flash_ladder.attention(*arguments)
         return below_autograd(torch.ops.flash_ladder.attention.default, keyset, arguments)
 
     @staticmethod
@@ -311,12 +317,14 @@ class _Attention(torch.autograd.Function):
         rest = *ctx.options, alibi_slopes, sink, cu_seqlens_q, cu_seqlens_k, *ctx.rest
 
         def backward(d_out):
+            if _transforms() is not None:
+                return _Backward.apply(None, d_out, out, lse, q, k, v, *rest)
             return torch.ops.flash_ladder.attention_backward(d_out, out, lse, q, k, v, *rest)
 
         gradients = (None, None, None) if d_out is None else backward(d_out)
         if d_lse is not None:
             of_lse = _of_lse(d_lse, lse, q, k, backward, *rest)
-            gradients = of_lse if d_out is None else (*(a + b for a, b in zip(gradients, of_lse)), gradients[2])
+            gradients = (*of_lse, None) if d_out is None else (gradients[0] + of_lse[0], gradients[1] + of_lse[1], gradients[2])
         return (None, *gradients, *(None,) * 13)
 
 
@@ -325,13 +333,15 @@ def _of_lse(d_lse, lse, q, k, backward, causal, scale, window, *rest):
     scale P^T (dLSE Q), which is the dV of a result that changes by dLSE Q. Another forward pass and another backward pass, then, and only
     where a loss depends on LSE."""
     *others, deterministic = rest
+    if d_lse.numel() == 0:
+        return torch.zeros_like(q), torch.zeros_like(k)
     d_lse = torch.where(lse.isfinite(), d_lse, 0).transpose(-1, -2)[..., None]  # rows without keys have no weights; beside its rows of Q
     most = d_lse.abs().amax().clamp(min=torch.finfo(torch.float32).tiny)  # f16 has few powers of two
     scale_here = q.shape[-1] ** -0.5 if scale is None else scale
     weighted_keys, _ = torch.ops.flash_ladder.attention(q, k, k, causal, scale, window, *others[:3], False, None, *others[3:], deterministic)
     d_q = (scale_here * d_lse * weighted_keys.float()).to(q.dtype)
     _, _, d_k = backward((q.float() * (d_lse / most)).to(q.dtype))
-    return d_q, (scale_here * most * d_k.float()).to(k.dtype), None
+    return d_q, (scale_here * most * d_k.float()).to(k.dtype)
 
 
 operator(f"attention(Tensor q, Tensor k, Tensor v, {_OPTIONS}, bool return_lse=False, str? rung=None, {_PACKED}) -> (Tensor, Tensor)", _kernel, _fake, _autograd)
@@ -364,6 +374,8 @@ class _Backward(torch.autograd.Function):
 
     @staticmethod
     def forward(keyset, *arguments):
+        if keyset is None:
+            return torch.ops.flash_ladder.attention_backward(*arguments)
         return below_autograd(torch.ops.flash_ladder.attention_backward.default, keyset, arguments)
 
     @staticmethod
