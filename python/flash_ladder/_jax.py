@@ -50,8 +50,19 @@ def attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, retur
         here = _native.plan(call.text(), plan.rung, device, bool(return_lse))
         here.run(layouts, [_address(buffers[name]) for name in tensors], 0 if device == _native.EMULATOR else context.stream, tuple(buffers.values()))
 
-    found = buffer_callback(start, results, vmap_method="sequential")(inputs)
+    found = _without_derivatives(buffer_callback(start, results, vmap_method="sequential"))(inputs)
     return (as_taken(found["O"]), found["LSE"]) if return_lse else as_taken(found["O"])
+
+
+def _without_derivatives(call):
+    """In our words; JAX's own are about callbacks."""
+    call = jax.custom_jvp(call)
+
+    @call.defjvp
+    def _(primals, tangents):
+        raise NotImplementedError("Derivatives: JAX has none of flash_ladder's kernels yet.\n  jax.nn.dot_product_attention; or PyTorch, whose gradients are kernels, too")
+
+    return call
 
 
 def refuse_traced_options(**options) -> None:
