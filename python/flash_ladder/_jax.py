@@ -43,14 +43,26 @@ def attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, retur
     tensors = inputs | results
     layouts = b"".join(_layout(name, each, name in results, plan.strides) for name, each in tensors.items())
 
+    raised = []
+
     def start(context, results, inputs):
         buffers = inputs | results  # sorted by their names now
         kind, number = buffers["Q"].__dlpack_device__()
         device = _native.EMULATOR if kind == 1 else number
         here = _native.plan(call.text(), plan.rung, device, bool(return_lse))
-        here.run(layouts, [_address(buffers[name]) for name in tensors], 0 if device == _native.EMULATOR else context.stream, tuple(buffers.values()))
+        addresses, stream = [_address(buffers[name]) for name in tensors], 0 if device == _native.EMULATOR else context.stream
+        try:
+            here.run(layouts, addresses, stream, tuple(buffers.values()))
+        except BaseException as reason:
+            raised.append(reason)
+            raise
 
-    found = _without_derivatives(buffer_callback(start, results, vmap_method="sequential"))(inputs)
+    try:
+        found = _without_derivatives(buffer_callback(start, results, vmap_method="sequential"))(inputs)
+    except jax.errors.JaxRuntimeError:
+        if raised:  # Ctrl-C, for one, is an error of a callback to XLA; under jit it stays one
+            raise raised[0] from None
+        raise
     return (as_taken(found["O"]), found["LSE"]) if return_lse else as_taken(found["O"])
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import sys
+import threading
+import time
 import unittest
 
 if importlib.util.find_spec("jax") is None:
@@ -88,6 +91,21 @@ class Jax(unittest.TestCase):
         for options, words in (({"scale": jnp.ones(2)}, "scale"), ({"scale": jnp.float32(-0.25)}, "-0.25"), ({"window": (jnp.float32(2.5), 0)}, "2.5"), ({"causal": jnp.int32(1)}, "causal")):
             with self.assertRaisesRegex((TypeError, ValueError), words):
                 flash_ladder.attention(q, k, v, **options)
+
+    def test_ctrl_c(self):
+        """Under jit XLA makes an error of it."""
+        q = jnp.zeros((1, 32768, 1, 128), jnp.float16)
+        if jax.local_devices()[0].platform != "cpu":
+            self.skipTest("a GPU is done before")
+        for call, error in ((flash_ladder.attention, KeyboardInterrupt), (jax.jit(flash_ladder.attention), jax.errors.JaxRuntimeError)):
+            timer = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
+            timer.start()
+            began = time.monotonic()
+            with self.assertRaises(error):
+                call(q, q, q).block_until_ready()
+            self.assertLess(time.monotonic() - began, 10)
+        few = arrays()
+        self.assertLess(abs(flash_ladder.attention(*few) - reference.attention(*few)[0]).max(), reference.tolerance(few[2]))
 
     def test_where_no_kernel_runs(self):
         of_heads = jnp.array([0.5, -2.0])
