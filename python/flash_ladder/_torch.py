@@ -14,14 +14,18 @@ from ._arrays import TorchShapes, library_of
 
 WITHOUT = "\n  For inference: with torch.no_grad(). Gradients: torch.nn.functional.scaled_dot_product_attention"
 _PLAIN = (Tensor, torch.nn.Parameter)
+_is_grad_enabled, _is_compiling = torch.is_grad_enabled, torch.compiler.is_compiling  # each look for a name costs a call some nanoseconds
 _said_it_is_slow = False
 
 
 def attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed, deterministic):
-    if torch.is_grad_enabled() and wants_gradients(q, k, v, alibi_slopes, sink, out):
+    if _is_grad_enabled() and wants_gradients(q, k, v, alibi_slopes, sink, out):
         return _with_gradients(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed, deterministic)
-    others = (alibi_slopes, sink, *(packed[:2] if packed else ())) if alibi_slopes is not None or sink is not None or packed else ()
-    if not torch.compiler.is_compiling() and type(q) in _PLAIN and not _anyone_listens() and _are_plain(k, v, out, *others):
+    if (
+        not _is_compiling() and type(q) in _PLAIN and type(k) in _PLAIN and type(v) in _PLAIN and (out is None or type(out) in _PLAIN)
+        and (alibi_slopes is None and sink is None and packed is None or _are_plain(alibi_slopes, sink, *(packed[:2] if packed else ())))
+        and not _anyone_listens()
+    ):  # fmt: skip
         if not _said_it_is_slow:
             _say_that_it_is_slow(q)
         found = _run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed)
@@ -87,7 +91,7 @@ def _run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse
                 lse = torch.empty((batch, heads, n), dtype=torch.float32, device=q.device)
             if _native.call_again(calls.made, q, k, v, result, lse) == 0:
                 if out is not None:
-                    _has_changed(out)
+                    _have_changed((out,))
                 return (result, lse) if return_lse else result
     except Exception:  # something is not what it should be, and below it is said what
         pass
@@ -97,7 +101,7 @@ def _run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse
             return None
     result, lse, ready = _attention.run_and_tell(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed)
     if out is not None:
-        _has_changed(out)
+        has_changed(out)
     on_gpu = ready is not None and ready.plan.device != _native.EMULATOR
     if on_gpu and not ready.plan.workspace_bytes and is_simple and _exchange_api is not None:
         tensors = [q, k, v, result] + [lse] * (lse is not None)
@@ -111,18 +115,25 @@ def _run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse
 _calls: dict[tuple, _native.Calls] = {}  # of options; they stay
 _exchange_api = _native.exchange_api_of(Tensor)
 MOST_OPTIONS = 64
-_has_changed = torch.autograd.graph.increment_version  # or a backward pass that kept the tensor would take its new numbers for the old ones
 
 
 def has_changed(*tensors: Tensor) -> None:
-    """Of whatever a kernel has written in place."""
+    """Of whatever a kernel has written in place: or a backward pass that kept a tensor would take its new numbers for the old ones."""
     for each in tensors:
-        _has_changed(each)
+        torch.autograd.graph.increment_version(each)
+
+
+try:  # the same, in C
+    _have_changed = torch._C._increment_version
+    _have_changed((torch.empty(0),))
+except Exception:
+    def _have_changed(tensors) -> None:
+        has_changed(*tensors)
 
 
 def wants_gradients(*tensors) -> bool:
     for each in tensors:
-        if isinstance(each, Tensor) and each.requires_grad:
+        if each is not None and isinstance(each, Tensor) and each.requires_grad:
             return True
     return False
 

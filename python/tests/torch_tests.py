@@ -20,6 +20,7 @@ from unittest import mock
 
 try:
     import torch
+    import torch.utils.flop_counter
 except ImportError:
     print("Skipped: this Python has no torch")
     sys.exit(77)
@@ -136,6 +137,20 @@ class Torch(unittest.TestCase):
             flash_ladder.attention(q, k, v, out=k)
         with self.assertRaises(TypeError):
             flash_ladder.attention(q, k, v, out=out, causal=1)
+        freed = k.clone()
+        freed.untyped_storage().resize_(0)
+        for given in ({"k": freed}, {"v": freed}, {"out": freed}):
+            with self.assertRaisesRegex(ValueError, "freed"):
+                flash_ladder.attention(**{**dict(q=q, k=k, v=v), **given})
+        # And what listens, or watches.
+        version = out._version
+        call(q, k, v, out)
+        self.assertGreater(out._version, version)
+        with torch.utils.flop_counter.FlopCounterMode(display=False) as flops:
+            call(q, k, v, out)
+        self.assertEqual(flops.get_total_flops(), 4 * 64 * 64 * 2 * 128)
+        self.assertEqual(torch.vmap(lambda v: flash_ladder.attention(q, k, v))(v[None]).shape, (1, *q.shape))
+        self.assertIn("flash_ladder", str(torch.jit.trace(lambda q: flash_ladder.attention(q, k, v), q).graph))
 
     def test_tensors_without_numbers(self):
         from torch._subclasses import FakeTensorMode
