@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import tempfile
 import threading
 import time
 import unittest
-
+from pathlib import Path
 
 import reference  # before NumPy
 
@@ -196,6 +197,17 @@ class Attention(unittest.TestCase):
         nowhere = {**os.environ, "FLASH_LADDER_LIBRARY": "/nowhere/libflash_ladder.so"}
         run = subprocess.run([sys.executable, "-c", "import flash_ladder"], env=nowhere, capture_output=True, text=True)
         self.assertRegex(run.stderr, r"ImportError: .*/nowhere(.|\n)*pip install")
+
+    def test_what_holds_has_its_tests(self):
+        """Of docs/call.md, which names one in each line of a table."""
+        here = Path(__file__).parent
+        text = (here.parents[1] / "docs" / "call.md").read_text()
+        rows = [line.rpartition(" | ")[2] for line in text.splitlines() if line.startswith("|") and "`" in line.rpartition(" | ")[2]]
+        named = {name for row in rows for name in re.findall(r"`(test_\w+|[A-Z]\w+)`", row)}
+        tests = "".join(file.read_text() for file in here.glob("*_tests.py"))
+        self.assertGreater(len(named), 50)
+        for name in named:
+            self.assertRegex(tests, rf"(def|class) {name}\(")
 
     def test_other_packages_are_not_imported_along(self):
         code = "import flash_ladder, sys; sys.exit(any(name in sys.modules for name in ('torch', 'jax', 'cupy')))"
