@@ -156,6 +156,8 @@ _shapes = TorchShapes()
 
 def _by_the_operator(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed, deterministic):
     arguments = q, k, v, causal, scale, window, softcap, alibi_slopes, sink
+    if _has_proxies(k, v, out, alibi_slopes, sink, *(packed or ())):
+        return of_proxies(*arguments, return_lse, out, rung, packed, deterministic)
     if not torch.compiler.is_compiling():  # a graph is told when it runs
         _refuse(arguments, out, rung, packed)
     result, lse = _operate(*arguments, return_lse, rung, *(packed or (None, None, 0, 0)), deterministic)
@@ -165,6 +167,8 @@ def _by_the_operator(q, k, v, causal, scale, window, softcap, alibi_slopes, sink
 
 
 def _with_gradients(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed, deterministic):
+    if _has_proxies(k, v, out, alibi_slopes, sink, *(packed or ())):
+        return of_proxies(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed, deterministic)
     if out is not None or wants_gradients(alibi_slopes, sink):
         raise NotImplementedError(f"{'Into out' if out is not None else 'Of alibi_slopes and of sink'} there are no gradients.{WITHOUT}")
     arguments = q, k, v, causal, scale, window, softcap, alibi_slopes, sink
@@ -195,12 +199,19 @@ def _refuse(arguments, out, rung, packed) -> None:
         if _transforms() is not None:
             raise NotImplementedError("out: under torch.func and torch.vmap nothing is written in place.\n  Without it: the result is a new tensor")
         call.check_out(out)
-    from torch._subclasses.fake_tensor import FakeTensor
+    _refuse_numbers_beside_none(tensors)
 
-    fake = {name: isinstance(each, FakeTensor) for name, each in tensors.items()}
-    if len(set(fake.values())) > 1 and _dispatch_modes() == 0:
-        names = {is_fake: " and ".join(name for name, each in fake.items() if each is is_fake) for is_fake in (True, False)}
-        raise TypeError(f"{names[True]}: without numbers, a FakeTensor, and {names[False]} with numbers.")
+
+def _refuse_numbers_beside_none(tensors: dict) -> None:
+    """Of tensors with numbers and without, one call knows no result."""
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+    from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+    fake, real = ({name: each for name, each in tensors.items() if isinstance(each, FakeTensor) is is_fake} for is_fake in (True, False))
+    modes = [each for each in _get_current_dispatch_mode_stack() if isinstance(each, FakeTensorMode)] + [each.fake_mode for each in fake.values()]
+    if modes and real and not all(each.allow_non_fake_inputs for each in modes):
+        where = f"{' and '.join(fake)}: without numbers, a FakeTensor" if fake else "A FakeTensorMode is at work"
+        raise TypeError(f"{where}, and {' and '.join(real)} with numbers.\n  fake_mode.from_tensor(...) takes them away")
 
 
 def refuse_tangents(tensors) -> None:
@@ -219,11 +230,23 @@ def _operate(*arguments):
         return torch.ops.flash_ladder.attention(*arguments)
     try:
         return torch.ops.flash_ladder.attention(*arguments)
-    except (AssertionError, RuntimeError) as reason:
-        kinds = ", ".join({type(each).__name__ for each in tensors if type(each) not in _PLAIN})
-        if torch.compiler.is_compiling() or isinstance(reason, NotImplementedError):
+    except (AssertionError, RuntimeError, TypeError) as reason:
+        if torch.compiler.is_compiling() or _is_ours(reason):
             raise
-        raise NotImplementedError(f"{kinds} cannot be handed to flash_ladder's operator: {reason}") from reason
+        kinds = ", ".join({type(each).__name__ for each in tensors if type(each) not in _PLAIN})
+        raise NotImplementedError(f"{kinds}: such tensors do not take flash_ladder's operator.\n  {reason}") from reason
+
+
+def _is_ours(reason: BaseException) -> bool:
+    """By the last of its frames."""
+    at = reason.__traceback__
+    while at.tb_next is not None:
+        at = at.tb_next
+    return at.tb_frame.f_globals.get("__package__") == __package__
+
+
+def _has_proxies(*arguments) -> bool:
+    return any(type(each).__module__ == "torch.fx.proxy" for each in arguments)
 
 
 def of_proxies(*arguments):
@@ -243,9 +266,9 @@ _OPTIONS = (
 _PACKED = "Tensor? cu_seqlens_q=None, Tensor? cu_seqlens_k=None, SymInt max_seqlen_q=0, SymInt max_seqlen_k=0, bool deterministic=False"
 
 
-def operator(schema: str, kernel, fake, autograd) -> None:
+def operator(schema: str, kernel, fake, autograd, *tags: str) -> None:
     name = schema.partition("(")[0]
-    _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+    _library.define(schema, tags=[getattr(torch.Tag, tag) for tag in ("pt2_compliant_tag", *tags) if hasattr(torch.Tag, tag)])
     for key in ("CPU", "CUDA"):
         _library.impl(name, kernel, key)
     torch.library.register_fake(f"flash_ladder::{name}", fake, lib=_library)

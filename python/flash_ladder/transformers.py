@@ -480,7 +480,8 @@ def _backward_autograd(keyset, *arguments):
     return _torch.below_autograd(torch.ops.flash_ladder.attend_backward.default, keyset, arguments)
 
 
+# Both wait for numbers of the device, which no CUDA graph can do.
 _OPTIONS = "Tensor? code, Tensor? positions, SymInt left, SymInt right, Scalar? scale, Scalar softcap, Tensor? sink"
-_torch.operator(f"attend(Tensor q, Tensor k, Tensor v, {_OPTIONS}, bool with_lse) -> (Tensor, Tensor)", _kernel, _fake, _autograd)
+_torch.operator(f"attend(Tensor q, Tensor k, Tensor v, {_OPTIONS}, bool with_lse) -> (Tensor, Tensor)", _kernel, _fake, _autograd, "cudagraph_unsafe")
 _torch.operator(f"attend_backward(Tensor d_out, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
-                _backward_kernel, _backward_fake, _backward_autograd)  # fmt: skip
+                _backward_kernel, _backward_fake, _backward_autograd, "cudagraph_unsafe")  # fmt: skip

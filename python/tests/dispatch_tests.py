@@ -111,6 +111,10 @@ class Listeners(Case):
         graph = torch.fx.symbolic_trace(lambda q, k, v: 2 * attention(q, k, v, causal=True, scale=0.2))
         self.assertIn("flash_ladder", graph.code)
         self.right(graph(q, k, v) / 2, q, k, v, causal=True, scale=0.2)
+        for place in range(3):  # beside tensors that are known
+            graph = torch.fx.symbolic_trace(lambda each: attention(*[each if place == i else one for i, one in enumerate((q, k, v))]))
+            self.right(graph(q), *[q if place == i else one for i, one in enumerate((q, k, v))])
+        self.assertEqual(torch.fx.symbolic_trace(lambda q: flash_ladder.flash_attn_func(q, k, v, causal=True))(q).shape, q.shape)
         from torch.fx.experimental.proxy_tensor import make_fx
 
         for mode in ("real", "fake", "symbolic"):
@@ -178,6 +182,10 @@ class Listeners(Case):
             self.assertEqual((type(each), each.shape, each.dtype), (type(fakes[0]), q.shape, q.dtype))
         self.assertEqual(lse.shape, (1, 2, 64))
         fake = fakes[0]
+        with mode:
+            self.refused(lambda: attention(q, k, v), "FakeTensor")
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            self.assertEqual(attention(q, k, v).shape, q.shape)
         for wrong, options in (((fake, k, v), {}), ((q, fake, v), {}), ((q, k, fake), {}), ((q, k, v), {"out": fake}),
                                ((q, k, v), {"sink": mode.from_tensor(torch.ones(2))}), ((q, k, v), {"alibi_slopes": mode.from_tensor(torch.ones(2))})):  # fmt: skip
             with self.subTest(options=list(options)):
@@ -200,8 +208,11 @@ class Listeners(Case):
         self.right(out.inner, q, k, v)
         for places in ((0,), (1,), (2,)):
             inputs = [Deaf(each) if place in places else each for place, each in enumerate((q, k, v))]
-            with self.assertRaises(REFUSALS):
-                attention(*inputs)
+            self.refused(lambda: attention(*inputs), "Deaf: such tensors")
+        for place in range(3):
+            masked = [torch.masked.masked_tensor(each, each > 0) if place == i else each for i, each in enumerate(tensors())]
+            self.refused(lambda: attention(*masked), "MaskedTensor: such tensors")
+        self.refused(lambda: attention(Ones(q), k, v, rung="00"), "00_naive")  # our own words come through
 
     def test_a_subclass_that_adds_nothing(self):
         class Named(torch.Tensor):
