@@ -41,6 +41,7 @@ def threads() -> int:
 
 class Interrupts(unittest.TestCase):
     def setUp(self):
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
         flash_ladder.attention(*[zeros(SHORT)] * 3)
         library = _native._library
         self.stops = mock.Mock(side_effect=library.flash_ladder_stop)
