@@ -27,7 +27,7 @@ def attention(
 
     q: [batch, n_q, heads, d]; k, v: [batch, n_k, kv_heads, d], of NumPy, PyTorch, CuPy or JAX; heads is a multiple of kv_heads.
     causal: the last query sees all keys, the one before it all but one, and so on. scale: 1 / sqrt(d), unless it is given.
-    window: (left, right), how many keys before and behind its own a query sees; -1 is all.
+    window: (left, right), how many keys before and behind its own a query sees; -1 or None is all.
     softcap: scores become softcap * tanh(score / softcap); 0: they stay.
     alibi_slopes: [heads], of which each times the distance of query and key is taken from a score.
     sink: [heads], the score of a key that has no value.

@@ -273,7 +273,8 @@ def operator(schema: str, kernel, fake, autograd, *tags: str) -> None:
         _library.impl(name, kernel, key)
     torch.library.register_fake(f"flash_ladder::{name}", fake, lib=_library)
     _library.impl(name, autograd, "Autograd", with_keyset=True)
-    torch.library.register_vmap(f"flash_ladder::{name}", lambda info, in_dims, *arguments: _one_by_one(name, info, in_dims, arguments), lib=_library)
+    if hasattr(torch.library, "register_vmap"):  # from PyTorch 2.5 on
+        torch.library.register_vmap(f"flash_ladder::{name}", lambda info, in_dims, *arguments: _one_by_one(name, info, in_dims, arguments), lib=_library)
 
 
 def _one_by_one(name: str, info, in_dims, arguments):

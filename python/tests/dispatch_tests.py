@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import subprocess
 import sys
+import tempfile
 import unittest
 import warnings
 
@@ -96,6 +98,13 @@ class Listeners(Case):
         self.right(one(k), k, k, k)
         with_lse = torch.jit.trace(lambda a: attention(a, a, a, return_lse=True), q)
         self.assertTrue(torch.equal(with_lse(k)[1], attention(k, k, k, return_lse=True)[1]))
+
+    def test_a_trace_is_loaded_by_another_process(self):
+        q, k, v = tensors()
+        with tempfile.NamedTemporaryFile(suffix=".pt") as file:
+            torch.jit.save(torch.jit.trace(lambda q, k, v: attention(q, k, v), (q, k, v)), file.name)
+            code = f"import torch, flash_ladder; q = torch.ones(1, 8, 1, 128).half(); assert (torch.jit.load({file.name!r})(q, q, q) == 1).all()"
+            subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
 
     def test_a_trace_of_sequences_of_several_lengths(self):
         q, k, v = (each[0] for each in tensors(dtype=BF16))
@@ -303,8 +312,6 @@ class Listeners(Case):
         self.assertEqual(found.get_total_flops(), 4 * 4 * 128 * (20 * 70 + 28 * 10))
 
     def test_flops_of_the_first_call_of_a_process(self):
-        import subprocess
-
         code = ("import flash_ladder, torch; from torch.utils.flop_counter import FlopCounterMode; q = torch.ones(1, 8, 1, 128).half()\n"
                 "with FlopCounterMode(display=False) as found: flash_ladder.attention(q, q, q)\n"
                 "assert found.get_total_flops() == 4 * 8 * 8 * 128, found.get_total_flops()")  # fmt: skip
