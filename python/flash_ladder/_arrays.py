@@ -160,7 +160,7 @@ class Torch:
         return tensor.device.index if tensor.device.type == "cuda" else EMULATOR
 
     def refuse_without_memory(self, tensor) -> None:
-        if 0 in tensor.shape:
+        if (tensor.is_cuda and tensor.data_ptr() >= LOWEST_ON_A_GPU) or 0 in tensor.shape:
             return
         bytes_ = (1 + tensor.storage_offset() + sum(step * (size - 1) for step, size in zip(tensor.stride(), tensor.shape))) * tensor.element_size()
         there = tensor.untyped_storage().nbytes()
@@ -169,8 +169,7 @@ class Torch:
 
     def signature(self, *tensors) -> tuple:
         for each in tensors:
-            if each.data_ptr() < LOWEST_ON_A_GPU or not each.is_cuda:
-                self.refuse_without_memory(each)
+            self.refuse_without_memory(each)
         return tuple([(type(each), each.shape, each.stride(), each.dtype, each.device, each.is_neg()) for each in tensors])
 
     def stream(self, device: int) -> int:

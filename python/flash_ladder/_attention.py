@@ -44,7 +44,7 @@ def attention(
     """
     if deterministic is not False:
         deterministic = _flag("deterministic", deterministic)
-    if not (type(causal) is bool and window is None and (scale is None or type(scale) is float) and type(softcap) is float):
+    if not (type(causal) is bool and (scale is None or type(scale) is float) and type(softcap) is float and (window is None or _is_simple(window))):
         causal, scale, window, softcap = _as_pythons_own(causal, scale, window, softcap)
     way = _ways.get(type(q)) or _way_of(q)
     return way(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, None, deterministic)
@@ -66,7 +66,7 @@ def attend(
     """attention() of sequences of several lengths: q is [total_q, heads, d], LSE is [heads, total_q]."""
     if deterministic is not False:
         deterministic = _flag("deterministic", deterministic)
-    if not (type(causal) is bool and window is None and (scale is None or type(scale) is float) and type(softcap) is float):
+    if not (type(causal) is bool and (scale is None or type(scale) is float) and type(softcap) is float and (window is None or _is_simple(window))):
         causal, scale, window, softcap = _as_pythons_own(causal, scale, window, softcap)
     longest = [whole_number(each) for each in packed[2:]]
     if None not in longest:  # or it is said below what they are
@@ -594,6 +594,10 @@ def _overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     for stride, size in zip(strides, shape):
         places = np.add.outer(places, stride * np.arange(size)).ravel()
     return len(np.unique(places)) < len(places)
+
+
+def _is_simple(window) -> bool:
+    return type(window) is tuple and len(window) == 2 and type(window[0]) is type(window[1]) is int
 
 
 def _as_pythons_own(causal, scale, window, softcap) -> tuple:
