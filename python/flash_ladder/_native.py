@@ -6,11 +6,13 @@ import _thread
 import atexit
 import ctypes
 import functools
+import gc
 import json
 import os
 import struct
 import threading
 import time
+import weakref
 from pathlib import Path
 
 EMULATOR = -1
@@ -155,89 +157,111 @@ def _call(device: int, memory: tuple, function, *arguments) -> None:
 # ---- runs of the emulator, which may be at work for minutes ---------------------------------------------------------
 
 
-class _Run:
-    """A call in a thread of its own, so that Ctrl-C, or a handler of another signal that raises, ends it.
-
-    The emulator writes into memory that Python owns. So two things hold, whatever comes in between: that thread keeps the memory until the
-    call has returned, and result() does not come back before. Nobody asks Python's Thread whether it lives: a join that an exception
-    interrupts marks it as dead (python/cpython#90882)."""
-
-    LOOK = 0.1  # seconds between two looks: a signal may have been another thread's to receive
+class _Work:
+    """A call in a thread of its own. That thread keeps the memory until the call has returned, whatever becomes of who waits for it."""
 
     def __init__(self, call, memory: tuple):
-        self._call, self._memory, self._process = call, memory, os.getpid()
-        self._first: dict[str, str] = {}  # who was: the thread, which begins, or an interrupt, which forbids it. setdefault is one step
-        self._bell = _thread.allocate_lock()  # released when the call has returned. It wakes, and _has_ended is what is believed
-        self._bell.acquire()
-        self._has_ended = self._is_stopping = False
-        self._answer = self._failure = None
+        self.call, self.memory = call, memory
+        self.first: dict[str, str] = {}  # who was: the thread, which begins, or an interrupt, which forbids it. setdefault is one step
+        self.bell = _thread.allocate_lock()  # released when the call has returned. It wakes, and has_ended is what is believed
+        self.bell.acquire()
+        self.has_ended = self.is_stopping = False
+        self.answer = self.failure = None
+        self.abandoned: list = []  # not empty: nobody waits any more
 
-    def result(self):
-        # Between an exception and its handler there is a step of Python, where the next one may come: each exit looks after the one inside it.
-        with self, self, self, self:
-            _thread.start_new_thread(self._work, (self._call, self._memory))
-            while not self._has_ended:
-                self._bell.acquire(timeout=self.LOOK)
-                if self._process != os.getpid():
-                    raise RuntimeError("This process was forked by a handler in the middle of a call of flash_ladder, which goes on in its parent.")
-        if self._failure is not None:
-            raise self._failure
-        return self._answer
-
-    def _work(self, call, memory) -> None:
+    def run(self) -> None:
         """In the thread, where no signal is handled. One run at a time: who waits for a turn has not begun, so an interrupt of it stops
         nobody else's run."""
-        turn, has_turn = _state.turn, False
+        turn, has_turn, waited = _state.turn, False, 0
         try:
-            while not has_turn and "by" not in self._first:
+            while not has_turn and "by" not in self.first:
                 has_turn = turn.acquire(timeout=0.05)
-            if self._first.setdefault("by", "thread") == "thread":
+                others = _state.running
+                waited += 1
+                if not has_turn and waited >= 16 and waited & (waited - 1) == 0:  # 0.8 s, 1.6, ...: exceptions may hold a frame that holds them
+                    gc.collect()
+                if not has_turn and others is not None and others.abandoned:
+                    others.stop()
+            if self.first.setdefault("by", "thread") == "thread":
                 _state.running = self
-                self._answer = call()
+                self.answer = self.call()
         except BaseException as reason:
-            self._failure = reason
+            self.failure = reason
         finally:
-            self._has_ended = True
+            self.has_ended = True
             if has_turn:
                 _state.running = None
                 for _ in range(1000):  # a stop that is on its way is not for the next run
-                    if not self._is_stopping:
+                    if not self.is_stopping:
                         break
                     time.sleep(1e-3)
                 turn.release()
-            self._bell.release()
+            self.bell.release()
 
     def stop(self) -> None:
-        self._is_stopping = True
+        self.is_stopping = True
         try:
-            if not self._has_ended:
+            if not self.has_ended:
                 _library.flash_ladder_stop()
         finally:
-            self._is_stopping = False
+            self.is_stopping = False
+
+
+class _Run:
+    """Who waits for such a call, so that Ctrl-C, or a handler of another signal that raises, ends it.
+
+    result() does not come back before the emulator is at rest, because that writes into memory that Python owns. Nobody asks Python's
+    Thread whether it lives: a join that an exception interrupts marks it as dead (python/cpython#90882)."""
+
+    LOOK = 0.1  # seconds between two looks: a signal may have been another thread's to receive
+    # Between an exception and its handler there is a step of Python, where the next one may come: each level looks after the one inside it.
+    LEVELS = 20
+
+    def __init__(self, call, memory: tuple):
+        self._work, self._process = _Work(call, memory), os.getpid()
+        # If an exception came through all levels, this is gone before the call has ended. The callback has no step of Python.
+        self._work.watch = weakref.ref(self, self._work.abandoned.append)
+
+    def result(self, levels: int = LEVELS):
+        work = self._work
+        with self:
+            if levels > 0:
+                return self.result(levels - 1)
+            _thread.start_new_thread(work.run, ())
+            while not work.has_ended:
+                work.bell.acquire(timeout=self.LOOK)
+                if self._process != os.getpid():
+                    raise RuntimeError("This process was forked by a handler in the middle of a call of flash_ladder, which goes on in its parent.")
+            if work.failure is not None:
+                raise work.failure
+            return work.answer
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind, *_) -> None:
         """After an exception: comes back when the emulator is at rest, and then raises whatever interrupted that, too."""
-        if kind is None or self._process != os.getpid():
-            return
-        is_forbidden = self._first.setdefault("by", "interrupt") == "interrupt"
         another = None
-        while not self._has_ended and not is_forbidden:
+        while kind is not None and not self._work.has_ended:
             try:
-                self.stop()
-                self._bell.acquire(timeout=0.02)
+                if self._process != os.getpid() or self._work.first.setdefault("by", "interrupt") == "interrupt":
+                    return
+                self._work.stop()
+                _library.flash_ladder_rest()  # in C, where no handler comes in between
+                self._work.bell.acquire(timeout=0.02)
             except BaseException as reason:
                 another = reason
         if another is not None:
-            raise another
+            try:
+                raise another
+            finally:
+                del another  # which holds this frame, and that holds it: it would not go by itself
 
 
 class _State:
     def __init__(self) -> None:
         self.turn = _thread.allocate_lock()
-        self.running: _Run | None = None
+        self.running: _Work | None = None
 
 
 _state = _State()

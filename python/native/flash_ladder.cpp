@@ -8,10 +8,12 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <deque>
 #include <mutex>
 #include <new>
 #include <optional>
+#include <thread>
 
 #include "common/emulator/emulator.hpp"
 #include "harness/base/nearest.hpp"
@@ -425,4 +427,12 @@ const char* flash_ladder_message() {
 
 void flash_ladder_stop() {
   stop = true;
+}
+
+void flash_ladder_rest() {
+  while (!emulator_mutex.try_lock()) {
+    stop = true;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  emulator_mutex.unlock();
 }

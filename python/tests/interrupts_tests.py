@@ -148,6 +148,34 @@ class Interrupts(unittest.TestCase):
                 self.rest()
         self.assertGreater(self.stops.call_count, 3)
 
+    def test_a_storm_of_signals(self):
+        """Faster than Python can hear them: then the call may be left, but what it has begun is stopped by the next one."""
+        is_heard = [True]
+
+        def handler(*_):
+            if not is_heard:
+                raise Raised
+
+        before = signal.signal(signal.SIGALRM, handler)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        for gap in (1e-5, 1e-4, 1e-3):
+            for delay in (1e-4, 1e-3, 0.02, 0.1):
+                q = zeros(LONG)
+                try:
+                    is_heard.clear()
+                    signal.setitimer(signal.ITIMER_REAL, delay, gap)
+                    flash_ladder.attention(q, q, q)
+                except Raised:
+                    is_heard.append(True)
+                is_heard.append(True)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                del q
+                with self.subTest(gap=gap, delay=delay):
+                    began = time.monotonic()
+                    flash_ladder.attention(*[zeros(SHORT)] * 3)
+                    self.assertLess(time.monotonic() - began, 5)
+        self.rest()
+
     def test_a_handler_that_does_not_raise_interrupts_nothing(self):
         heard = []
         before = signal.signal(signal.SIGUSR1, lambda *_: heard.append(flash_ladder.attention(*[zeros(SHORT)] * 3)))
