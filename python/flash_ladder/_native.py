@@ -199,10 +199,12 @@ class _Work:
             self.bell.release()
 
     def stop(self) -> None:
+        """It, and no run after it: until this is over its turn is not given up."""
         self.is_stopping = True
         try:
             if not self.has_ended:
                 _library.flash_ladder_stop()
+                _library.flash_ladder_rest()  # in C, where no handler comes in between
         finally:
             self.is_stopping = False
 
@@ -247,7 +249,6 @@ class _Run:
                 if self._process != os.getpid() or self._work.first.setdefault("by", "interrupt") == "interrupt":
                     return
                 self._work.stop()
-                _library.flash_ladder_rest()  # in C, where no handler comes in between
                 self._work.bell.acquire(timeout=0.02)
             except BaseException as reason:
                 another = reason
