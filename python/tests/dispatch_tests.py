@@ -403,7 +403,8 @@ class Memory(Case):
 
     def test_who_kept_the_tensor_hears_that_it_has_changed(self):
         q, k, v = tensors()
-        for options in ({}, {"causal": True}, {"return_lse": True}):
+        for dtype, options in ((torch.float16, {}), (BF16, {}), (BF16, {"causal": True}), (BF16, {"return_lse": True}), (BF16, {"sink": torch.ones(2)})):
+            q, k, v = (each.to(dtype) for each in (q, k, v))
             for _ in range(2):
                 b, w = torch.ones_like(q), torch.ones_like(q).requires_grad_()
                 y = (b * w).sum()
@@ -412,6 +413,7 @@ class Memory(Case):
                 self.assertGreater(b._version, version)
                 with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
                     y.backward()
+        q, k, v = tensors()
         empty = torch.ones(1, 4, 2, 128).half()  # without a kernel, too
         attention(q[:, :4], k[:, :0], v[:, :0], out=empty)
         self.assertGreater(empty._version, 0)
