@@ -1,7 +1,12 @@
 """The kernels of flash-ladder from Python: attention on a GPU, or the same kernels emulated on any machine."""
 
+import sys
+
 from ._attention import Why, attention, why
 from ._flash_attn import flash_attn_func, flash_attn_varlen_func
 from ._native import rungs
 
 __all__ = ["Why", "attention", "flash_attn_func", "flash_attn_varlen_func", "rungs", "why"]
+
+if "torch" in sys.modules:  # torch.ops.flash_ladder is there at once, for a trace that is loaded, say; otherwise from the first call on
+    from . import _torch as _torch

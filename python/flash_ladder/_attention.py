@@ -6,10 +6,13 @@ import dataclasses
 import functools
 import math
 import numbers
+import operator
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from . import _native
-from ._arrays import ELEMENTS, is_of_jax, is_of_torch, library_of
+from ._arrays import ELEMENTS, is_of_jax, is_of_torch, is_of_torch_graph, library_of
 
 LARGEST = 2**31 - 1  # of the sizes that the harness counts in
 ALIGNED = 16  # bytes, on which a bulk copy begins
@@ -24,7 +27,7 @@ def attention(
 
     q: [batch, n_q, heads, d]; k, v: [batch, n_k, kv_heads, d], of NumPy, PyTorch, CuPy or JAX; heads is a multiple of kv_heads.
     causal: the last query sees all keys, the one before it all but one, and so on. scale: 1 / sqrt(d), unless it is given.
-    window: (left, right), how many keys before and behind its own a query sees; -1 is all.
+    window: (left, right), how many keys before and behind its own a query sees; -1 or None is all.
     softcap: scores become softcap * tanh(score / softcap); 0: they stay.
     alibi_slopes: [heads], of which each times the distance of query and key is taken from a score.
     sink: [heads], the score of a key that has no value.
@@ -41,6 +44,8 @@ def attention(
     """
     if deterministic is not False:
         deterministic = _flag("deterministic", deterministic)
+    if not (type(causal) is bool and (scale is None or type(scale) is float) and type(softcap) is float and (window is None or _is_simple(window))):
+        causal, scale, window, softcap = _as_pythons_own(causal, scale, window, softcap)
     way = _ways.get(type(q)) or _way_of(q)
     return way(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, None, deterministic)
 
@@ -61,6 +66,11 @@ def attend(
     """attention() of sequences of several lengths: q is [total_q, heads, d], LSE is [heads, total_q]."""
     if deterministic is not False:
         deterministic = _flag("deterministic", deterministic)
+    if not (type(causal) is bool and (scale is None or type(scale) is float) and type(softcap) is float and (window is None or _is_simple(window))):
+        causal, scale, window, softcap = _as_pythons_own(causal, scale, window, softcap)
+    longest = [whole_number(each) for each in packed[2:]]
+    if None not in longest:  # or it is said below what they are
+        packed = Packed(*packed[:2], *longest)
     way = _ways.get(type(q)) or _way_of(q)
     return way(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, None, None, packed, deterministic)
 
@@ -71,6 +81,8 @@ _ways: dict[type, Any] = {}  # run(), or what a library needs around it
 def _way_of(q):
     if is_of_torch(q):
         from ._torch import attention as way
+    elif type(q).__module__ == "torch.fx.proxy":
+        from ._torch import of_proxies as way
     elif is_of_jax(q):
         from ._jax import attention as way
     else:
@@ -118,11 +130,11 @@ def run_and_tell(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, re
     return result, lse, ready
 
 
-def check_gradients(*arguments) -> None:
+def check_gradients(*arguments, arrays=None) -> None:
     """The NotImplementedError that such a run(), or gradients() after it, would end with, if any."""
     *of_call, rung, packed, deterministic = arguments
-    call = Call(library_of(of_call[0]), *of_call, packed)
-    if call.batch and call.n_q and call.n_k:
+    call = Call(arrays or library_of(of_call[0]), *of_call, packed)
+    if not call.needs_no_kernel:
         call.plan(rung, lse=True)
         call.gradient_plan(deterministic)
 
@@ -145,6 +157,7 @@ class _Ready(NamedTuple):
         """False: the arrays lie where the kernel does not take them."""
         plan, address = self.plan, arrays.address
         addresses = q_at, k_at, v_at, o_at = [address(q), address(k), address(v), address(o)]
+        workspace = None
         if (q_at | k_at | v_at | o_at) % ALIGNED:
             return False
         if is_given:
@@ -159,7 +172,7 @@ class _Ready(NamedTuple):
         if plan.workspace_bytes:
             workspace = arrays.empty((plan.workspace_bytes,), q, "uint8")
             addresses.append(address(workspace))
-        plan.run(self.layouts, addresses, arrays.stream(plan.device))
+        plan.run(self.layouts, addresses, arrays.stream(plan.device), (q, k, v, o, lse, packed, workspace))
         return True
 
 
@@ -203,7 +216,7 @@ class _Told:
             self.whole("cu_seqlens_k", call.packed.cu_seqlens_k)
         if self.plan.workspace_bytes:
             self.whole("workspace", arrays.empty((self.plan.workspace_bytes,), call.q, "uint8"), written=True)
-        self.plan.run(self.layouts, [arrays.address(each) for each in self.tensors], arrays.stream(call.device))
+        self.plan.run(self.layouts, [arrays.address(each) for each in self.tensors], arrays.stream(call.device), tuple(self.tensors))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -279,8 +292,7 @@ class Call:
         self, arrays, q, k, v, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None, packed=None
     ):  # fmt: skip
         for name, array in (("k", k), ("v", v)):
-            if not arrays.is_array(array):
-                raise TypeError(f"{name} is a {type(array).__qualname__}, and q a {type(q).__qualname__}.")
+            self._refuse_another_kind(arrays, name, array, q)
         for name, array in (("q", q), ("k", k), ("v", v)):
             if len(array.shape) != (3 if packed else 4):
                 form = "[total, heads, d]" if packed else "[batch, n, heads, d]"
@@ -291,6 +303,8 @@ class Call:
         self.q, self.k, self.v = q, k, v
         self.batch, self.n_q, self.heads, self.d = (int(size) for size in q.shape)
         _, self.n_k, self.kv_heads, _ = (int(size) for size in k.shape)
+        if tuple(k.shape[:-1]) == tuple(v.shape[:-1]) and k.shape[-1] != v.shape[-1] and v.shape[-1] > 0:
+            raise NotImplementedError(f"v has {v.shape[-1]} columns, and k {k.shape[-1]}; no rung takes that.\n  Padded with zeros: as many as k")
         if tuple(k.shape) != tuple(v.shape):
             raise ValueError(f"k has the shape {list(k.shape)}, and v {list(v.shape)}; they must be the same.")
         if k.shape[0] != self.batch or k.shape[3] != self.d:
@@ -323,17 +337,21 @@ class Call:
         self.slopes = self._per_head("alibi_slopes", alibi_slopes)
         self.sinks = self._per_head("sink", sink)
 
+    @staticmethod
+    def _refuse_another_kind(arrays, name: str, array, q) -> None:
+        if not arrays.is_array(array):
+            raise TypeError(f"{name} is {arrays.only_like(array) or f'a {type(array).__qualname__}, and q a {type(q).__qualname__}.'}")
+
     def _lengths(self) -> tuple[int, int, int]:
         """How many sequences there are, and how many queries and keys the longest has, by what is said of them."""
         for name, values in self.packed._asdict().items():
             if name.startswith("max"):
-                if isinstance(values, bool) or not isinstance(values, numbers.Integral):
+                if whole_number(values) is None:
                     raise TypeError(f"{name} is {values!r}; it is a whole number, the length of the longest sequence.")
                 if not 0 <= values <= LARGEST:
                     raise ValueError(f"{name} is {values}; a length is from 0 to {LARGEST}.")
                 continue
-            if not self.arrays.is_array(values):
-                raise TypeError(f"{name} is a {type(values).__qualname__}, and q a {type(self.q).__qualname__}.")
+            self._refuse_another_kind(self.arrays, name, values, self.q)
             if str(values.dtype).rpartition(".")[2] != "int32":
                 raise TypeError(f"{name} is {values.dtype}; the kernel reads int32.")
             if len(values.shape) != 1 or values.shape[0] < 1:
@@ -372,8 +390,7 @@ class Call:
     def _per_head(self, name: str, values):
         if values is None:
             return None
-        if not self.arrays.is_array(values):
-            raise TypeError(f"{name} is a {type(values).__qualname__}, and q a {type(self.q).__qualname__}.")
+        self._refuse_another_kind(self.arrays, name, values, self.q)
         if name == "alibi_slopes" and tuple(values.shape) == (self.batch, self.heads):
             raise NotImplementedError("alibi_slopes of each sequence apart: no rung takes them.\n  All alike: [heads].")
         if tuple(values.shape) != (self.heads,):
@@ -383,8 +400,7 @@ class Call:
 
     def check_out(self, out) -> None:
         arrays, q = self.arrays, self.q
-        if not arrays.is_array(out):
-            raise TypeError(f"out is a {type(out).__qualname__}, and q a {type(q).__qualname__}.")
+        self._refuse_another_kind(arrays, "out", out, q)
         if tuple(out.shape) != self.shape:
             raise ValueError(f"out has the shape {list(out.shape)}; it must be as q's, {list(self.shape)}.")
         if out.dtype != q.dtype:
@@ -392,11 +408,13 @@ class Call:
         self._device_of(("q", q), ("out", out))
         if not arrays.is_writeable(out):
             raise ValueError("out cannot be written to.")
-        if any(stride == 0 and size > 1 for stride, size in zip(arrays.strides(out), out.shape)):
+        if _overlaps_itself(tuple(out.shape), arrays.strides(out)):
             raise ValueError("Elements of out lie in the same place, or not at multiples of their size.")
+        if not arrays.has_addresses:
+            return
         begin, end = self._extent(out)
-        for name, array in (("q", q), ("k", self.k), ("v", self.v)):
-            other_begin, other_end = self._extent(array)
+        for name, array in (("q", q), ("k", self.k), ("v", self.v), ("alibi_slopes", self.slopes), ("sink", self.sinks)):
+            other_begin, other_end = (0, 0) if array is None else self._extent(array)
             if begin < other_end and other_begin < end:
                 raise ValueError(f"out lies in the memory of {name}; the kernel reads that while it writes.")
 
@@ -415,6 +433,18 @@ class Call:
             self.left, self.right, self.softcap, self.slopes is not None, self.sinks is not None,
         )  # fmt: skip
 
+    @property
+    def needs_no_kernel(self) -> bool:
+        """Nobody asks, or nobody answers: the result is 0, of whatever size, LSE is lse_without_keys(), and so are gradients 0."""
+        return 0 in (self.batch, self.n_q, self.n_k)
+
+    def lse_without_keys(self):
+        """A row without keys has its head's sink, and nothing else."""
+        arrays, q = self.arrays, self.q
+        if self.sinks is None:
+            return arrays.full(self.lse_shape, -math.inf, q, "float32")
+        return arrays.broadcast(self.sinks[:, None], self.lse_shape)
+
     def plan(self, rung, lse: bool) -> _native.Plan:
         return _native.plan(self.text(), _named(rung), self.device, bool(lse), self.rows)
 
@@ -423,12 +453,11 @@ class Call:
         arrays, q = self.arrays, self.q
         result = arrays.empty(self.shape, q) if out is None else out
         lse = arrays.empty(self.lse_shape, q, "float32") if with_lse else None
-        if self.n_q == 0 or self.batch == 0:
-            return result, lse, None
-        if self.n_k == 0:  # rows without keys
+        if self.needs_no_kernel:
+            _named(rung)
             arrays.copy(result, arrays.full(self.shape, 0, q))
             if with_lse:
-                arrays.copy(lse, arrays.full(self.lse_shape, -math.inf, q, "float32"))
+                arrays.copy(lse, self.lse_without_keys())
             return result, lse, None
         plan = self.plan(rung, with_lse)
         inputs = [self._usable(each, plan) for each in (q, self.k, self.v)]  # on a GPU a copy's memory is of this stream
@@ -455,7 +484,7 @@ class Call:
         """Of Q, K and V, of what run() has left, and of how much the loss changes with it: new arrays in one piece."""
         arrays, inputs = self.arrays, (self.q, self.k, self.v)
         results = [arrays.empty(tuple(each.shape), each) for each in inputs]
-        if 0 in (self.batch, self.n_q, self.n_k):
+        if self.needs_no_kernel:
             for each in results:
                 arrays.copy(each, arrays.full(tuple(each.shape), 0, each))
         else:
@@ -532,9 +561,14 @@ def _rounded_up(rows: int) -> int:
 
 
 def _flag(name: str, value) -> bool:
-    if value is not True and value is not False and type(value).__name__ not in ("bool", "bool_"):
-        raise TypeError(f"{name} is {value!r}; it is True or False.")
-    return bool(value)
+    if value is True or value is False:
+        return value
+    try:
+        if getattr(value, "shape", None) == () and "bool" in str(value.dtype):
+            return bool(value)
+    except Exception:  # it is not known yet
+        pass
+    raise TypeError(f"{name} is {value!r}; it is True or False.")
 
 
 def _named(rung: str | None) -> str | None:
@@ -543,10 +577,54 @@ def _named(rung: str | None) -> str | None:
     raise TypeError(f"rung is {rung!r}; it is a name, as in rung='02_swizzle'.")
 
 
+def _overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether two elements lie in the same place."""
+    if 0 in shape:
+        return False
+    reach = 0  # of the dimensions with smaller strides
+    for stride, size in sorted((abs(stride), size) for stride, size in zip(strides, shape) if size > 1):
+        if stride <= reach:
+            break
+        reach += stride * (size - 1)
+    else:
+        return False
+    if 0 in strides and any(stride == 0 and size > 1 for stride, size in zip(strides, shape)) or math.prod(shape) > 2**24:
+        return True  # or too many to look at each
+    places = np.zeros(1, np.int64)
+    for stride, size in zip(strides, shape):
+        places = np.add.outer(places, stride * np.arange(size)).ravel()
+    return len(np.unique(places)) < len(places)
+
+
+def _is_simple(window) -> bool:
+    return type(window) is tuple and len(window) == 2 and type(window[0]) is type(window[1]) is int
+
+
+def _as_pythons_own(causal, scale, window, softcap) -> tuple:
+    """NumPy's, JAX's and PyTorch's numbers are numbers. What is none stays as it is, for those who say so."""
+    scale, softcap = (each if type(each) in (int, float, bool, type(None)) else _real_number(each) for each in (scale, softcap))
+    return _flag("causal", causal), scale, None if window is None else _window(window), softcap
+
+
+def _real_number(value):
+    if isinstance(value, (bool, float)):
+        return value
+    if getattr(value, "shape", None) == () and is_of_torch_graph():
+        return float(value)  # which such a graph knows when it runs
+    is_array_of_one = getattr(value, "shape", None) == () and str(value.dtype).rpartition(".")[2].startswith(("float", "bfloat", "int", "uint"))
+    if is_array_of_one or isinstance(value, numbers.Real):
+        try:
+            return float(value)
+        except Exception:  # a number that is not known yet
+            pass
+    return value
+
+
 def _number(name: str, value, of: str, or_zero: bool = False) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    number = _real_number(value)
+    if isinstance(number, bool) or not isinstance(number, numbers.Real):
         raise TypeError(f"{name} is {value!r}; it is a number {of}.")
-    value = float(value)
+    value = float(number)
     # As the kernels see it, a 32-bit float.
     if not (1.2e-38 < value < 3.4e38 or (or_zero and value == 0)):
         raise ValueError(f"{name} is {value}; it is a number {of}, and neither infinite nor too small for a 32-bit float.")
@@ -556,11 +634,28 @@ def _number(name: str, value, of: str, or_zero: bool = False) -> float:
 def _window(window) -> tuple[int, int]:
     if window is None:
         return -1, -1
+    if len(getattr(window, "shape", ())) == 1:  # an array of two
+        window = window.tolist()
     if not isinstance(window, (tuple, list)) or len(window) != 2:
         raise TypeError(f"window is {window!r}; it is (left, right), as in (1023, 0), and -1 is all.")
+    sides = []
     for side in window:
-        if isinstance(side, bool) or not isinstance(side, numbers.Integral):
+        side = -1 if side is None else whole_number(side)
+        if side is None:
             raise TypeError(f"window is {window!r}; its sides are whole numbers.")
         if not -1 <= side <= LARGEST:
             raise ValueError(f"window is {window!r}; its sides are from -1, which is all, to {LARGEST}.")
-    return int(window[0]), int(window[1])
+        sides.append(side)
+    return sides[0], sides[1]
+
+
+def whole_number(value) -> int | None:
+    """None for what is no whole number. Arrays of no dimension are; of a GPU's memory their number is waited for, as flash-attn does."""
+    if type(value) is int:
+        return value
+    if isinstance(value, bool) or "bool" in str(getattr(value, "dtype", "")) or len(getattr(value, "shape", ())) > 0:
+        return None
+    try:
+        return operator.index(value)
+    except Exception:  # whatever such a value has against it
+        return None

@@ -19,12 +19,16 @@ def attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, retur
         raise NotImplementedError("out: JAX's arrays are never written to.\n  Without it: the result is a new array")
     if packed is not None:
         raise NotImplementedError("cu_seqlens: sequences of several lengths are not handed on from JAX yet.\n  One at a time: flash_ladder.attention")
+    refuse_traced_options(causal=causal, scale=scale, window=window, softcap=softcap, return_lse=return_lse)
     # Shapes and types are known now, numbers later; what is wrong with the former is said now.
     call = call_of(q, k, v, causal, scale, window, softcap, alibi_slopes, sink)
     lse = jax.ShapeDtypeStruct(call.lse_shape, jnp.float32)
-    if 0 in (call.batch, call.n_q, call.n_k):
+    if call.needs_no_kernel:
+        _attention._named(rung)
         result = jnp.zeros(q.shape, q.dtype)
-        return (result, jnp.full(lse.shape, -math.inf, lse.dtype)) if return_lse else result
+        if sink is None:
+            return (result, jnp.full(lse.shape, -math.inf, lse.dtype)) if return_lse else result
+        return (result, jnp.broadcast_to(sink.astype(lse.dtype)[:, None], lse.shape)) if return_lse else result
     plan = call.plan(rung, return_lse)
 
     # As the kernel takes them, in one piece. What has to be copied for that, XLA copies.
@@ -39,15 +43,45 @@ def attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, retur
     tensors = inputs | results
     layouts = b"".join(_layout(name, each, name in results, plan.strides) for name, each in tensors.items())
 
+    raised = []
+
     def start(context, results, inputs):
         buffers = inputs | results  # sorted by their names now
         kind, number = buffers["Q"].__dlpack_device__()
         device = _native.EMULATOR if kind == 1 else number
         here = _native.plan(call.text(), plan.rung, device, bool(return_lse))
-        here.run(layouts, [_address(buffers[name]) for name in tensors], 0 if device == _native.EMULATOR else context.stream)
+        addresses, stream = [_address(buffers[name]) for name in tensors], 0 if device == _native.EMULATOR else context.stream
+        try:
+            here.run(layouts, addresses, stream, tuple(buffers.values()))
+        except BaseException as reason:
+            raised.append(reason)
+            raise
 
-    found = buffer_callback(start, results, vmap_method="sequential")(inputs)
+    try:
+        found = _without_derivatives(buffer_callback(start, results, vmap_method="sequential"))(inputs)
+    except jax.errors.JaxRuntimeError:
+        if raised:  # Ctrl-C, for one, is an error of a callback to XLA; under jit it stays one
+            raise raised[0] from None
+        raise
     return (as_taken(found["O"]), found["LSE"]) if return_lse else as_taken(found["O"])
+
+
+def _without_derivatives(call):
+    """In our words; JAX's own are about callbacks."""
+    call = jax.custom_jvp(call)
+
+    @call.defjvp
+    def _(primals, tangents):
+        raise NotImplementedError("Derivatives: JAX has none of flash_ladder's kernels yet.\n  jax.nn.dot_product_attention; or PyTorch, whose gradients are kernels, too")
+
+    return call
+
+
+def refuse_traced_options(**options) -> None:
+    for name, value in options.items():
+        for each in value if isinstance(value, (tuple, list)) else [value]:
+            if isinstance(each, jax.core.Tracer):
+                raise TypeError(f"{name} is traced; a kernel is chosen by it, so it must be known.\n  jax.jit(..., static_argnames={name!r})")
 
 
 def call_of(*arguments, **options) -> _attention.Call:
@@ -58,7 +92,7 @@ def call_of(*arguments, **options) -> _attention.Call:
 
 
 def _without_numbers(value):
-    return np.broadcast_to(np.zeros((), value.dtype), value.shape) if isinstance(value, jax.Array) else value
+    return np.broadcast_to(np.zeros((), value.dtype), value.shape) if isinstance(value, jax.Array) and value.ndim > 0 else value
 
 
 def _layout(name: str, array, written: bool, heads_in_rows: bool) -> bytes:

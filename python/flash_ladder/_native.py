@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import _thread
+import atexit
 import ctypes
 import functools
+import gc
 import json
 import os
 import struct
 import threading
+import time
+import weakref
 from pathlib import Path
 
 EMULATOR = -1
@@ -93,12 +98,12 @@ class Plan:
         if self._plan:
             self._free(self._plan)
 
-    def run(self, tensors: bytes, addresses: list[int], stream: int) -> None:
-        """`tensors`: of each address a description, as layout() makes them."""
+    def run(self, tensors: bytes, addresses: list[int], stream: int, memory: tuple) -> None:
+        """`tensors`: of each address a description, as layout() makes them. `memory`: whatever keeps the addresses valid."""
         count = len(addresses)
         arguments = self._plan, tensors, _POINTERS[count].pack(*addresses), count, stream
         if self.device == EMULATOR:
-            _call(EMULATOR, _library.flash_ladder_run, *arguments)
+            _call(EMULATOR, (self, memory), _library.flash_ladder_run, *arguments)
         elif _library.flash_ladder_run(*arguments):
             raise RuntimeError(_library.flash_ladder_message().decode())
 
@@ -129,19 +134,10 @@ class Calls:
             _in_python.flash_ladder_add_call(self.made, plan._plan, layouts, _POINTERS[len(tensors)].pack(*map(id, tensors)))
 
 
-def merge(problem: str, tensors: bytes, addresses: list[int], in_f32: bool, device: int, stream: int) -> None:
+def merge(problem: str, tensors: bytes, addresses: list[int], in_f32: bool, device: int, stream: int, memory: tuple) -> None:
     """Two partial results become one: O and LSE of the first, then of the other; that first O is in f32, or as the problem says."""
     data = _POINTERS[len(addresses)].pack(*addresses)
-    _call(device, _library.flash_ladder_merge, problem.encode(), tensors, data, in_f32, device, stream)
-
-
-def _call(device: int, function, *arguments) -> None:
-    def message() -> str | None:  # of this thread
-        return _library.flash_ladder_message().decode() if function(*arguments) else None
-
-    words = _interruptible(message) if device == EMULATOR else message()
-    if words is not None:
-        raise RuntimeError(words)
+    _call(device, memory, _library.flash_ladder_merge, problem.encode(), tensors, data, in_f32, device, stream)
 
 
 def layout(name: str, strides: tuple[int, int, int], extent: int, written: bool = False) -> bytes:
@@ -149,20 +145,161 @@ def layout(name: str, strides: tuple[int, int, int], extent: int, written: bool 
     return _TENSOR.pack(_addresses[name], *strides, extent, written)
 
 
-def _interruptible(run):
-    """Runs it in a thread of its own, so that Ctrl-C ends the emulator, which may be at work for minutes."""
-    result = []
-    thread = threading.Thread(target=lambda: result.append(run()))
-    thread.start()
-    try:
-        while thread.is_alive():
-            thread.join(0.2)
-    except BaseException:
-        while thread.is_alive():
-            _library.flash_ladder_stop()
-            thread.join(0.05)
-        raise
-    return result[0]
+def _call(device: int, memory: tuple, function, *arguments) -> None:
+    def message() -> str | None:  # of this thread
+        return _library.flash_ladder_message().decode() if function(*arguments) else None
+
+    words = _Run(message, memory).result() if device == EMULATOR else message()
+    if words is not None:
+        raise RuntimeError(words)
+
+
+# ---- runs of the emulator, which may be at work for minutes ---------------------------------------------------------
+
+
+class _Work:
+    """A call in a thread of its own. That thread keeps the memory until the call has returned, whatever becomes of who waits for it."""
+
+    def __init__(self, call, memory: tuple):
+        self.call, self.memory = call, memory
+        self.first: dict[str, str] = {}  # who was: the thread, which begins, or an interrupt, which forbids it. setdefault is one step
+        self.bell = _thread.allocate_lock()  # released when the call has returned. It wakes, and has_ended is what is believed
+        self.bell.acquire()
+        self.has_ended = self.is_stopping = False
+        self.answer = self.failure = None
+        self.abandoned: list = []  # not empty: nobody waits any more
+
+    def run(self) -> None:
+        """In the thread, where no signal is handled. One run at a time: who waits for a turn has not begun, so an interrupt of it stops
+        nobody else's run."""
+        turn, has_turn, waited = _state.turn, False, 0
+        try:
+            while not has_turn and "by" not in self.first:
+                has_turn = turn.acquire(timeout=0.05)
+                others = _state.running
+                waited += 1
+                if not has_turn and waited >= 16 and waited & (waited - 1) == 0:  # 0.8 s, 1.6, ...: exceptions may hold a frame that holds them
+                    gc.collect()
+                if not has_turn and others is not None and others.abandoned:
+                    others.stop()
+            if self.first.setdefault("by", "thread") == "thread":
+                _state.running = self
+                self.answer = self.call()
+        except BaseException as reason:
+            self.failure = reason
+        finally:
+            self.has_ended = True
+            if has_turn:
+                _state.running = None
+                for _ in range(1000):  # a stop that is on its way is not for the next run
+                    if not self.is_stopping:
+                        break
+                    time.sleep(1e-3)
+                turn.release()
+            self.bell.release()
+
+    def stop(self) -> None:
+        """It, and no run after it: until this is over its turn is not given up."""
+        self.is_stopping = True
+        try:
+            if not self.has_ended:
+                _library.flash_ladder_stop()
+                _library.flash_ladder_rest()  # in C, where no handler comes in between
+        finally:
+            self.is_stopping = False
+
+
+class _Run:
+    """Who waits for such a call, so that Ctrl-C, or a handler of another signal that raises, ends it.
+
+    result() does not come back before the emulator is at rest, because that writes into memory that Python owns. Nobody asks Python's
+    Thread whether it lives: a join that an exception interrupts marks it as dead (python/cpython#90882)."""
+
+    LOOK = 0.1  # seconds between two looks: a signal may have been another thread's to receive
+    # Between an exception and its handler there is a step of Python, where the next one may come: each level looks after the one inside it.
+    LEVELS = 20
+
+    def __init__(self, call, memory: tuple):
+        self._work, self._process = _Work(call, memory), os.getpid()
+        # If an exception came through all levels, this is gone before the call has ended. The callback has no step of Python.
+        self._work.watch = weakref.ref(self, self._work.abandoned.append)
+
+    def result(self, levels: int = LEVELS):
+        work = self._work
+        with self:
+            if levels > 0:
+                return self.result(levels - 1)
+            _thread.start_new_thread(work.run, ())
+            while not work.has_ended:
+                work.bell.acquire(timeout=self.LOOK)
+                if self._process != os.getpid():
+                    raise RuntimeError("This process was forked by a handler in the middle of a call of flash_ladder, which goes on in its parent.")
+            if work.failure is not None:
+                raise work.failure
+            return work.answer
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind, *_) -> None:
+        """After an exception: comes back when the emulator is at rest, and then raises whatever interrupted that, too."""
+        another = None
+        while kind is not None and not self._work.has_ended:
+            try:
+                if self._process != os.getpid() or self._work.first.setdefault("by", "interrupt") == "interrupt":
+                    return
+                self._work.stop()
+                self._work.bell.acquire(timeout=0.02)
+            except BaseException as reason:
+                another = reason
+        if another is not None:
+            try:
+                raise another
+            finally:
+                del another  # which holds this frame, and that holds it: it would not go by itself
+
+
+class _State:
+    def __init__(self) -> None:
+        self.turn = _thread.allocate_lock()
+        self.running: _Work | None = None
+
+
+_state = _State()
+
+
+def _end_with_the_program() -> None:
+    """A thread that the program does not wait for may be inside: it is stopped before the library goes."""
+    until = time.monotonic() + 5
+    while (run := _state.running) is not None and time.monotonic() < until:
+        run.stop()
+        time.sleep(0.01)
+
+
+atexit.register(_end_with_the_program)
+
+# ---- fork: threads do not come along, and what they hold stays held. The library looks after its own lock ----------
+
+_forking = threading.local()
+
+
+def _before_fork() -> None:
+    _forking.has_turn = _state.turn.acquire(timeout=0.5)  # a short run is waited for; then the child knows nothing of one
+
+
+def _after_fork_in_parent() -> None:
+    if _forking.__dict__.pop("has_turn", False):
+        _state.turn.release()
+
+
+def _after_fork_in_child() -> None:
+    global _state
+    _state = _State()
+    _forking.__dict__.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
 plan = functools.lru_cache(maxsize=4096)(Plan)

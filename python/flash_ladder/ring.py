@@ -13,7 +13,7 @@ import torch.distributed as dist
 from . import _attention, _native
 from ._arrays import library_of
 from ._attention import attention as attend
-from ._torch import WITHOUT, wants_gradients
+from ._torch import WITHOUT, has_changed, wants_gradients
 
 
 def share(x: torch.Tensor, rank: int, ranks: int) -> torch.Tensor:
@@ -215,4 +215,5 @@ def merge(out: torch.Tensor, lse: torch.Tensor, other: torch.Tensor, other_lse: 
         layouts.append(_native.layout(name, strides, extent * tensor.element_size(), written="other" not in name))
     device = arrays.device(out)
     addresses = [tensor.data_ptr() for tensor in tensors]
-    _native.merge(problem, b"".join(layouts), addresses, out.dtype == torch.float32, device, arrays.stream(device))
+    _native.merge(problem, b"".join(layouts), addresses, out.dtype == torch.float32, device, arrays.stream(device), tensors)
+    has_changed(out, lse)

@@ -1,20 +1,26 @@
-"""Models of transformers: after register(), attn_implementation="ladder" is one of the ways to attend."""
+"""Models of transformers: after register(), attn_implementation="ladder" is one of the ways to attend.
+
+transformers says what a query sees by a function of indices (transformers.masking_utils). mask() reads that function, and hands on what it
+means; what it cannot read it refuses. attend() makes one call of it, the same in a compiled graph as outside."""
 
 from __future__ import annotations
 
-from typing import Optional
+import types
+from typing import List, NamedTuple, Optional, Tuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
-from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.masking_utils import flash_attention_mask
+from transformers import AttentionInterface, AttentionMaskInterface, masking_utils
 
+from . import _attention, _torch
 from ._attention import Packed, attention
 from ._attention import attend as attend_packed
 
 # transformers looks for every name that has "flash" in it on its hub of kernels.
 NAME = "ladder"
+OTHERWISE = "\n  For this model: attn_implementation='sdpa'"
 
 
 def register() -> None:
@@ -22,12 +28,130 @@ def register() -> None:
     AttentionMaskInterface.register(NAME, mask)
 
 
-def mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, attention_mask=None, device=None, **others):
-    """None where all keys are there, else [batch, keys so far]: causal masks and windows are the kernel's."""
-    so_far = q_offset + q_length - kv_offset
-    if attention_mask is None and so_far < kv_length:  # a cache of fixed size, which is not full
-        return torch.ones(batch_size, so_far, dtype=torch.bool, device=device)
-    return flash_attention_mask(batch_size, q_length, kv_length, q_offset, kv_offset, attention_mask=attention_mask, **others)
+# ---- what a mask says ----------------------------------------------------------------------------------------------
+#
+# What mask() hands to all layers has four dimensions, as transformers passes such a tensor on without a look. It is one of two:
+# - [batch, left + 2, right + 2, 0], without numbers: all keys are there, and a query sees so many before and behind its own; -1 is all.
+# - [batch, 1, 1, HEADER + queries + keys], int64. Of each query and each key the number of its sequence in the row; of a key that nobody
+#   sees -1. The header is MAGIC, left, right, how far the first query is behind the first key, and whether it is to be refused.
+
+WHERE = masking_utils.causal_mask_function.__code__.co_filename
+HEADER, MAGIC = 5, 0x6C61646465720001
+PICTURES = "Blocks that see themselves whole, as pictures do: no rung takes that yet." + OTHERWISE
+
+
+def mask(
+    batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function=masking_utils.causal_mask_function, attention_mask=None,
+    device=None, **others,
+):  # fmt: skip
+    """What the function means, as above."""
+    queries = (torch.arange(q_length, device=device) + q_offset)[None]
+    keys = (torch.arange(kv_length, device=device) + kv_offset)[None]
+    terms = _read(mask_function, queries, keys)
+    if any(isinstance(each, _Remapped) for each in terms) and not any(isinstance(each, _Packed) for each in terms):
+        raise NotImplementedError("The mask's positions are other ones than the rows', and nothing says which rows are one sequence." + OTHERWISE)
+    left = min((each.left for each in terms if isinstance(each, _Window) and each.left >= 0), default=-1)
+    right = min((each.right for each in terms if isinstance(each, _Window) and each.right >= 0), default=-1)
+    same = [each for each in terms if isinstance(each, _Same)]
+    there = [each.there for each in terms if isinstance(each, _Padding)]
+    if attention_mask is not None:
+        there.append(F.pad(attention_mask, (0, max(0, kv_length + kv_offset - attention_mask.shape[-1]))))
+    there = [each[:, kv_offset : kv_offset + kv_length].bool() for each in there]
+    blocks = [each.ids for each in terms if isinstance(each, _Blocks)]
+    if not _is_read_by_others(queries, *there):
+        if any((each >= 0).any() for each in blocks):
+            raise NotImplementedError(PICTURES)
+        blocks, there = [], [each for each in there if not each.all()]
+    lies_right = left < 0 and right < 0 or (not isinstance(q_offset, torch.Tensor) and q_offset + q_length == kv_offset + kv_length)
+    if lies_right and not (same or there or blocks):
+        return torch.empty((batch_size, left + 2, right + 2, 0), dtype=torch.int64, device=device)
+
+    q_ids, k_ids = torch.zeros_like(queries), torch.zeros_like(keys)
+    for each in same:  # three of these numbers fit into one
+        q_ids, k_ids = (ids * 2**21 + (one & (2**21 - 1)) for ids, one in ((q_ids, each.of_queries), (k_ids, each.of_keys)))
+    if right == 0:
+        k_ids = torch.where(keys <= queries[:, -1:], k_ids, -1)  # a cache of fixed size has room for more
+    for each in there:
+        k_ids = torch.where(each, k_ids, -1)
+    refused = torch.zeros((1, 1), dtype=torch.bool, device=device)
+    for ids in blocks:
+        refused = refused | (ids >= 0).any()
+    behind = q_offset - kv_offset
+    numbers = [torch.full((1, 1), each, device=device, dtype=torch.int64) for each in (MAGIC, left, right)]
+    numbers.append(behind.reshape(1, 1).long() if isinstance(behind, torch.Tensor) else torch.full((1, 1), behind, device=device, dtype=torch.int64))
+    return torch.cat([each.long().expand(batch_size, -1) for each in (*numbers, refused, q_ids, k_ids)], 1)[:, None, None]
+
+
+class _Window(NamedTuple):
+    left: int
+    right: int
+
+
+class _Same(NamedTuple):
+    """A query sees keys of the same number."""
+
+    of_queries: torch.Tensor  # [batch or 1, queries]
+    of_keys: torch.Tensor
+
+
+class _Packed(NamedTuple):
+    """Positions follow each other in each sequence of a row."""
+
+
+class _Remapped(NamedTuple):
+    """Something was read with such positions."""
+
+
+class _Padding(NamedTuple):
+    there: torch.Tensor  # [batch, keys]
+
+
+class _Blocks(NamedTuple):
+    ids: torch.Tensor  # those that are not below 0 see each other, too
+
+
+def _read(function, queries, keys) -> list:
+    """Its terms, all of which hold. A function of transformers' own is known by its name and place, and its numbers are in its closure."""
+    name = "one's own"
+    if isinstance(function, types.FunctionType) and function.__code__.co_filename == WHERE:
+        name = function.__qualname__.removesuffix(".<locals>.inner_mask")
+    if name == "causal_mask_function":
+        return [_Window(-1, 0)]
+    if name == "bidirectional_mask_function":
+        return []
+    of = {} if name == "one's own" else dict(zip(function.__code__.co_freevars, [cell.cell_contents for cell in function.__closure__ or ()]))
+    if name == "and_masks.<locals>.and_mask":
+        return [term for each in of["mask_functions"] for term in _read(each, queries, keys)]
+    if name == "or_masks.<locals>.or_mask":  # with blocks, which may be none
+        terms = [_read(each, queries, keys) for each in of["mask_functions"]]
+        others = [each for each in terms if not (len(each) == 1 and isinstance(each[0], _Blocks))]
+        if len(others) == 1:
+            return [term for each in terms for term in each]
+        raise NotImplementedError("A mask is one function or another, as prefixes are: no rung takes that yet." + OTHERWISE)
+    if name == "sliding_window_overlay":
+        return [_Window(of["sliding_window"] - 1, -1)]
+    if name == "sliding_window_bidirectional_overlay":
+        return [_Window(of["sliding_window"], of["sliding_window"])]
+    if name == "chunked_overlay":
+        begin = of["left_padding"][:, None].to(queries.device)
+        return [_Same((queries - begin) // of["chunk_size"], (keys - begin) // of["chunk_size"])]
+    if name == "blockwise_overlay":
+        return [_Blocks(of["block_sequence_ids"])]
+    if name == "padding_mask_function":
+        return [_Padding(of["padding_mask"])]
+    if name == "packed_sequence_mask_function":
+        return [_Same(of["packed_sequence_mask"], of["packed_sequence_mask"]), _Packed()]
+    if name == "remap_positions_for_packed_sequence":
+        return [*_read(of["mask_function"], of["position_ids"], of["position_ids"]), _Remapped()]
+    raise NotImplementedError("A mask by a function of one's own: no rung takes that yet." + OTHERWISE)
+
+
+def _is_read_by_others(*tensors) -> bool:
+    """Compiled, traced, or without numbers: what depends on numbers is the operator's."""
+    return torch.compiler.is_compiling() or _torch._anyone_listens() or not _torch._are_plain(*tensors)
+
+
+# ---- one layer ------------------------------------------------------------------------------------------------------
 
 
 def attend(
@@ -36,122 +160,328 @@ def attend(
     sliding_window: Optional[int] = None, softcap: Optional[float] = None, is_causal: Optional[bool] = None,
     s_aux: Optional[torch.Tensor] = None, **others,
 ):  # fmt: skip
-    """One layer. Q, K, V: [batch, heads, n, d]; the result is [batch, n, heads, d]."""
+    """Q, K, V: [batch, heads, n, d]; the result is [batch, n, heads, d]. That of a padded query is 0, or what it would see."""
     if dropout:
         raise NotImplementedError(f"dropout is {dropout}; no rung drops anything.\n  For inference: model.eval()")
     for name in ("position_bias", "block_table"):
         if others.get(name) is not None:
-            raise NotImplementedError(f"{name}: no rung takes it.\n  For this model: attn_implementation='sdpa'")
-    causal = module.is_causal if is_causal is None else is_causal
-    options = dict(
-        causal=causal, scale=scaling, softcap=softcap or 0.0, sink=s_aux,
-        window=(sliding_window - 1, 0 if causal else sliding_window - 1) if sliding_window else None,
-    )  # fmt: skip
+            raise NotImplementedError(f"{name}: no rung takes it.{OTHERWISE}")
     q, k, v = (each.transpose(1, 2) for each in (query, key, value))
-    if attention_mask is not None:
-        return _attend_padded(q, k, v, attention_mask, options), None
-    packed = _several_in_one_row(q, k, others)
-    if packed is not None:
-        return attend_packed(q[0], k[0], v[0], packed, **options)[None], None
-    return attention(q, k, v, **options), None
+    batch, n_q, n_k = q.shape[0], q.shape[1], k.shape[1]
+    softcap = softcap or 0.0
+    code = None
+    if attention_mask is None or attention_mask.ndim == 2:  # whoever makes no masks by transformers' functions
+        causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+        left, right = -1 if not sliding_window else sliding_window - causal, 0 if causal else sliding_window or -1
+        if attention_mask is not None:
+            code = _of_padding(attention_mask, n_q, n_k, left, right)
+    elif attention_mask.ndim == 4 and attention_mask.dtype == torch.int64 and attention_mask.shape[-1] == 0:
+        left, right = attention_mask.shape[1] - 2, attention_mask.shape[2] - 2
+    elif attention_mask.ndim == 4 and attention_mask.dtype == torch.int64 and attention_mask.shape[-1] == HEADER + n_q + n_k:
+        left = right = -1  # its numbers say it
+        code = attention_mask
+    else:
+        raise NotImplementedError(f"A mask of the shape {list(attention_mask.shape)}, query by query: no rung takes that yet.\n"
+                                  "  Padding: [batch, keys]. For this model: attn_implementation='sdpa'")  # fmt: skip
+    causal, window = _causal_and_window(left, right)
+    options = dict(causal=causal, scale=scaling, window=window, softcap=softcap, sink=s_aux)
+    positions = None
+    if code is None:
+        ends_q, ends_k = (others.get(f"cu_seq_lens_{of}") for of in "qk")
+        if ends_q is not None and ends_k is not None:
+            packed = Packed(ends_q, ends_k, others.get("max_length_q") or n_q, others.get("max_length_k") or n_k)
+            return attend_packed(q[0], k[0], v[0], packed, **options)[None], None
+        positions = others.get("position_ids")
+        if positions is not None and (positions.ndim != 2 or positions.shape[-1] != n_q or n_q != n_k or n_q < 2 or right != 0):
+            positions = None
+    if code is None and positions is None:
+        return attention(q, k, v, **options), None
+    wants_gradients = torch.is_grad_enabled() and _torch.wants_gradients(q, k, v, s_aux)
+    if not _is_read_by_others(q, k, v, code, positions):
+        meaning = _meaning(code, positions, batch, n_q, n_k, left, right)
+        if meaning.pieces is None:
+            causal, window = _causal_and_window(meaning.left, meaning.right)
+            return attention(q, k, v, **{**options, "causal": causal, "window": window}), None
+        if not wants_gradients:
+            return _forward(q, k, v, meaning, scaling, softcap, s_aux, with_lse=False)[0], None
+    if s_aux is not None and torch.is_grad_enabled() and s_aux.requires_grad:
+        raise NotImplementedError(f"Of a sink there are no gradients.{_torch.WITHOUT}")
+    out, _ = torch.ops.flash_ladder.attend(q, k, v, code, positions, left, right, scaling, softcap, s_aux, wants_gradients)
+    return out, None
 
 
-# ---- padding, left or right of each sequence -----------------------------------------------------------------------
+def _causal_and_window(left: int, right: int) -> tuple:
+    return right == 0, None if left < 0 and right <= 0 else (left, right)
 
 
-def _attend_padded(q, k, v, mask, options: dict) -> torch.Tensor:
-    """The result of a padded query is 0."""
-    if not torch.compiler.is_compiling():
-        _once(mask, _refuse_gaps)
-    k_rows, v_rows, step = _as_rows(k, v)
-    try:
-        packed = _once(mask, _lengths_of_mask, q.shape[1], step, len(k_rows))
-        return attend_packed(q.reshape(-1, *q.shape[2:]), k_rows, v_rows, packed, **options).view(q.shape)
-    except NotImplementedError:  # by no rung in one call
-        return _attend_one_by_one(q, k, v, mask, options)
+def _of_padding(there: torch.Tensor, n_q: int, n_k: int, left: int, right: int) -> torch.Tensor:
+    """A mask [batch, keys so far], of a layer of which it is known what else its queries see."""
+    device, batch = there.device, there.shape[0]
+    k_ids = F.pad(torch.where(there.bool(), 0, -1), (0, n_k - there.shape[1]), value=-1)
+    header = torch.tensor([MAGIC, left, right, there.shape[1] - n_q, 0], device=device).expand(batch, -1)
+    return torch.cat([header, torch.zeros((batch, n_q), dtype=torch.int64, device=device), k_ids], 1)[:, None, None]
 
 
-def _as_rows(k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int]:
-    """Both as [rows, heads, d], and how many rows it is from a sequence's first one to the next sequence's. A cache lies as [batch, heads,
-    n, d]: there these rows overlap, and nothing is copied."""
-    batch, row = k.stride()[:2]
-    if torch.compiler.is_compiling() or k.stride() != v.stride() or row == 0 or batch % row:
-        return k.flatten(0, 1), v.flatten(0, 1), k.shape[1]  # copies, mostly
-    step = batch // row
-    size = ((k.shape[0] - 1) * step + k.shape[1], *k.shape[2:])
-    return k.as_strided(size, k.stride()[1:]), v.as_strided(size, v.stride()[1:]), step
+# ---- from numbers to pieces: the rows of queries that see the same rows of keys ----------------------------------------
 
 
-def _lengths_of_mask(mask: torch.Tensor, n_q: int, step: int, k_rows: int) -> Packed:
-    """What is padding belongs to sequences that have no queries, or no keys. Nobody waits for the mask's numbers."""
-    batch, n_k = mask.shape
-    there = mask.bool()
-    first = there.int().argmax(1)
-    end = first + there.sum(1)
-    q_first, q_end = ((each - (n_k - n_q)).clamp(0) for each in (first, end))
-    q_here, k_here = (rows * torch.arange(batch, device=mask.device) for rows in (n_q, step))  # a sequence's first rows
-    # Padding in K; in Q, before; the sequence itself; padding in Q, behind.
-    ends_q = torch.stack([q_here, q_here + q_first, q_here + q_end, q_here + n_q], 1)
-    ends_k = torch.stack([k_here + first, k_here + first, k_here + end, k_here + end], 1)
-    all_q, all_k = (F.pad(F.pad(ends.flatten(), (1, 0)), (0, 1), value=rows).int() for ends, rows in ((ends_q, batch * n_q), (ends_k, k_rows)))
-    return Packed(all_q, all_k, n_q, max(step, k_rows))
+class Piece(NamedTuple):
+    """Of a row of the batch; the last query is beside the last key, where a mask or a window says which it sees."""
+
+    q_begin: int
+    q_end: int
+    k_begin: int
+    k_end: int
 
 
-def _attend_one_by_one(q, k, v, mask, options: dict) -> torch.Tensor:
-    out = torch.zeros_like(q, memory_format=torch.contiguous_format)
-    n_q, n_k = q.shape[1], mask.shape[1]  # a cache may have room for more
-    for sequence, is_there in enumerate(mask.bool().cpu()):
-        places = is_there.nonzero().flatten().tolist()
-        if not places:
-            continue
-        first, end = places[0], places[-1] + 1
-        of_q = slice(max(0, first - (n_k - n_q)), max(0, end - (n_k - n_q)))
-        here = slice(sequence, sequence + 1)
-        if of_q.start < of_q.stop:
-            out[here, of_q] = attention(q[here, of_q], k[here, first:end], v[here, first:end], **options)
-    return out
+class Meaning(NamedTuple):
+    left: int
+    right: int
+    pieces: Optional[List[List[Piece]]]  # of each row, in order; None: each row is one
 
 
-def _refuse_gaps(mask: torch.Tensor) -> None:
-    if (mask.bool().diff(dim=1).sum(1) > 1 + ~mask[:, 0].bool()).any():  # it may begin, and it may end
-        raise NotImplementedError("The mask has gaps within a sequence; no rung takes that.\n  Padding: left or right of it")
+def _meaning(code, positions, batch: int, n_q: int, n_k: int, left: int, right: int) -> Meaning:
+    if code is not None:
+        return _once(code, True, _of_code, n_q, n_k)
+    pieces = _once(positions, False, _of_positions)
+    if pieces is not None and len(pieces) != batch:
+        pieces = pieces * batch
+    return Meaning(left, right, pieces)
 
 
-# ---- several sequences in one row, without a mask ------------------------------------------------------------------
+def _of_code(code: torch.Tensor, n_q: int, n_k: int) -> Meaning:
+    numbers = code[:, 0, 0].cpu().numpy()
+    if len(numbers) == 0:
+        return Meaning(-1, -1, None)
+    magic, left, right, behind, is_refused = (int(each) for each in numbers[0, :HEADER])
+    if magic != MAGIC:
+        raise NotImplementedError("A mask of whole numbers that is none of ours: no rung takes that." + OTHERWISE)
+    if is_refused:
+        raise NotImplementedError(PICTURES)
+    pieces = [_of_row(row[HEADER : HEADER + n_q], row[HEADER + n_q :], left, right, behind) for row in numbers]
+    return Meaning(left, right, None if all(each == [Piece(0, n_q, 0, n_k)] for each in pieces) else pieces)
 
 
-def _several_in_one_row(q: torch.Tensor, k: torch.Tensor, others: dict) -> Optional[Packed]:
-    """Their lengths are told, or positions begin anew."""
-    ends_q, ends_k = (others.get(f"cu_seq_lens_{of}") for of in "qk")
-    if ends_q is not None and ends_k is not None:
-        return Packed(ends_q, ends_k, others.get("max_length_q") or q.shape[1], others.get("max_length_k") or k.shape[1])
-    positions = others.get("position_ids")
-    if positions is None or positions.shape[0] > 1 or positions.shape[-1] < 2 or torch.compiler.is_compiling():
+def _of_row(q_ids, k_ids, left: int, right: int, behind: int) -> List[Piece]:
+    pieces, of_keys = [], {}
+    for begin, end, number in _runs(k_ids):
+        if number in of_keys:
+            raise NotImplementedError("The mask has gaps within a sequence; no rung takes that.\n  Padding: left or right of it")
+        if number >= 0:
+            of_keys[number] = begin, end
+    for q_begin, q_end, number in _runs(q_ids):
+        k_begin, k_end = of_keys.get(number, (0, 0))
+        if left >= 0 or right >= 0:
+            # The last query has to be beside the last key. Keys behind it are seen by none, under a mask; queries behind it are padding.
+            if k_end > q_end + behind and right != 0:
+                raise NotImplementedError("A window from whose last query on there are more keys; no rung takes that." + OTHERWISE)
+            k_end = min(k_end, q_end + behind)
+            new_end = k_end - behind
+            if k_begin < k_end and new_end < q_end and not all(0 <= i < len(k_ids) and k_ids[i] < 0 for i in range(new_end + behind, q_end + behind)):
+                raise NotImplementedError("Queries behind the last key of their sequence, which are no padding; no rung takes that." + OTHERWISE)
+            q_end = min(q_end, new_end)
+            if right == 0:  # and those before the first one see none
+                q_begin = max(q_begin, k_begin - behind)
+        if k_begin < k_end and q_begin < q_end:
+            pieces.append(Piece(q_begin, q_end, k_begin, k_end))
+    if any(a.k_end > b.k_begin for a, b in zip(pieces, pieces[1:])):
+        raise NotImplementedError("Sequences of a row do not follow each other; no rung takes that." + OTHERWISE)
+    return pieces
+
+
+def _runs(numbers) -> list:
+    """Of the same number: begin, end, number. What is -1 is none."""
+    cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    return [(begin, end, int(numbers[begin])) for begin, end in zip(cuts, cuts[1:]) if begin < end and numbers[begin] >= 0]
+
+
+def _of_positions(positions: torch.Tensor) -> Optional[List[List[Piece]]]:
+    """Where they begin anew, so does a sequence."""
+    rows = positions.cpu().numpy()
+    if (rows[:, 1:] == rows[:, :-1] + 1).all():
         return None
-    return _once(positions, _lengths_of_positions)
-
-
-def _lengths_of_positions(positions: torch.Tensor) -> Optional[Packed]:
-    positions = positions.flatten()
-    anew = positions[1:] != positions[:-1] + 1
-    if not anew.any():
-        return None
-    if positions[0] != 0 or (positions[1:][anew] != 0).any():
-        raise NotImplementedError("Positions jump within a row; no rung takes that.\n  A row for each sequence, padded")
-    n = len(positions)
-    ends = F.pad(F.pad(anew.nonzero().flatten() + 1, (1, 0)), (0, 1), value=n).int()
-    return Packed(ends, ends, n, n)
+    pieces, n = [], rows.shape[1]
+    for row in rows:
+        begins = [0, *(np.flatnonzero(np.diff(row) != 1) + 1).tolist()]
+        if len(begins) > 1 and any(row[begin] != 0 for begin in begins):
+            raise NotImplementedError("Positions jump within a row; no rung takes that.\n  A row for each sequence, padded")
+        pieces.append([Piece(begin, end, begin, end) for begin, end in zip(begins, [*begins[1:], n])])
+    return pieces
 
 
 # What was said of a tensor: a mask is the same one in all layers of a model.
 _said = WeakTensorKeyDictionary()
 
 
-def _once(tensor: torch.Tensor, say, *arguments):
-    if torch.compiler.is_compiling():
+def _once(tensor: torch.Tensor, is_ours: bool, say, *arguments):
+    if torch.is_inference(tensor) and not is_ours:  # nobody would know that its numbers have changed
         return say(tensor, *arguments)
     said = _said.setdefault(tensor, {})
-    key = (say, tensor._version, *arguments)
+    key = (say, None if torch.is_inference(tensor) else tensor._version, *arguments)
     if key not in said:
         said[key] = say(tensor, *arguments)
     return said[key]
+
+
+# ---- pieces, in one call of several lengths, or one by one ---------------------------------------------------------------
+
+
+def _packed_of(pieces: List[List[Piece]], n_q: int, step: int, k_rows: int, device) -> Packed:
+    """Padding belongs to sequences that have no queries, or no keys. `step`: rows of K from a row's first one to the next row's."""
+    ends_q, ends_k = [0], [0]
+
+    def until(q_end: int, k_end: int) -> None:
+        ends_q.append(q_end)
+        ends_k.append(k_end)
+
+    for row, of_row in enumerate(pieces):
+        q_here, k_here = row * n_q, row * step
+        for piece in of_row:
+            if k_here + piece.k_begin > ends_k[-1]:
+                until(ends_q[-1], k_here + piece.k_begin)
+            if q_here + piece.q_begin > ends_q[-1]:
+                until(q_here + piece.q_begin, ends_k[-1])
+            until(q_here + piece.q_end, k_here + piece.k_end)
+    until(len(pieces) * n_q, ends_k[-1])
+    until(ends_q[-1], k_rows)
+    longest = [max(b - a for a, b in zip(ends, ends[1:])) for ends in (ends_q, ends_k)]
+    both = torch.tensor([ends_q, ends_k], dtype=torch.int32).to(device, non_blocking=True)
+    return Packed(both[0], both[1], *longest)
+
+
+def _as_rows(k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int]:
+    """Both as [rows, heads, d], and how many rows it is from a sequence's first one to the next sequence's. A cache lies as [batch, heads,
+    n, d]: there these rows overlap, and nothing is copied."""
+    batch, row = k.stride()[:2]
+    if k.stride() != v.stride() or row == 0 or batch % row:
+        return k.flatten(0, 1), v.flatten(0, 1), k.shape[1]  # copies, mostly
+    step = batch // row
+    size = ((k.shape[0] - 1) * step + k.shape[1], *k.shape[2:])
+    return k.as_strided(size, k.stride()[1:]), v.as_strided(size, v.stride()[1:]), step
+
+
+def _forward(q, k, v, meaning: Meaning, scale, softcap, sink, with_lse: bool) -> Tuple[torch.Tensor, Optional[torch.Tensor]]:
+    """O, and LSE as [batch, heads, n] if it is wanted."""
+    causal, window = _causal_and_window(meaning.left, meaning.right)
+    if meaning.pieces is None:
+        found = _attention.run(q, k, v, causal, scale, window, softcap, None, sink, with_lse, None, None, None)
+        return found if with_lse else (found, None)
+    batch, n_q, heads, _ = q.shape
+    k_rows, v_rows, step = _as_rows(k, v)
+    packed = _packed_of(meaning.pieces, n_q, step, len(k_rows), q.device)
+    try:
+        found = _attention.run(q.reshape(-1, *q.shape[2:]), k_rows, v_rows, causal, scale, window, softcap, None, sink, with_lse, None, None, packed)
+    except NotImplementedError:  # by no rung in one call
+        out = torch.zeros_like(q, memory_format=torch.contiguous_format)
+        lse = torch.full((batch, heads, n_q), -torch.inf, device=q.device) if with_lse else None
+        for row, of_q, of_k in _places(meaning.pieces):
+            here = _attention.run(q[row, of_q], k[row, of_k], v[row, of_k], causal, scale, window, softcap, None, sink, with_lse, None, None, None)
+            if with_lse:
+                lse[row, :, of_q] = here[1]
+            out[row, of_q] = here[0] if with_lse else here
+        return out, lse
+    if not with_lse:
+        return found.view(q.shape), None
+    return found[0].view(q.shape), found[1].view(heads, batch, n_q).transpose(0, 1).contiguous()
+
+
+def _places(pieces: List[List[Piece]]):
+    for row, of_row in enumerate(pieces):
+        for piece in of_row:
+            yield slice(row, row + 1), slice(piece.q_begin, piece.q_end), slice(piece.k_begin, piece.k_end)
+
+
+def _check_gradients(q, k, v, meaning: Meaning, scale, softcap, sink) -> None:
+    causal, window = _causal_and_window(meaning.left, meaning.right)
+    options = causal, scale, window, softcap, None, sink, None
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    try:
+        if meaning.pieces is None:
+            return _attention.check_gradients(q, k, v, *options, None, deterministic)
+        n_k = k.shape[1]
+        packed = _packed_of(meaning.pieces, q.shape[1], n_k, len(k) * n_k, q.device)
+        try:
+            _attention.check_gradients(*(each.reshape(-1, *each.shape[2:]) for each in (q, k, v)), *options, packed, deterministic)
+        except NotImplementedError:
+            for row, of_q, of_k in _places(meaning.pieces):
+                _attention.check_gradients(q[row, of_q], k[row, of_k], v[row, of_k], *options, None, deterministic)
+    except NotImplementedError as reason:
+        raise NotImplementedError(f"A tensor asks for gradients. {reason}{_torch.WITHOUT}") from None
+
+
+def _kernel(q, k, v, code, positions, left, right, scale, softcap, sink, with_lse):
+    meaning = _meaning(code, positions, q.shape[0], q.shape[1], k.shape[1], left, right)
+    if with_lse:
+        _check_gradients(q, k, v, meaning, scale, softcap, sink)
+    out, lse = _forward(q, k, v, meaning, scale, softcap, sink, with_lse)
+    return out, q.new_empty(0, dtype=torch.float32) if lse is None else lse
+
+
+def _fake(q, k, v, code, positions, left, right, scale, softcap, sink, with_lse):
+    batch, n, heads, _ = q.shape
+    return q.new_empty(q.shape), q.new_empty((batch, heads, n) if with_lse else (0,), dtype=torch.float32)
+
+
+def _autograd(keyset, *arguments):
+    _torch.refuse_tangents(arguments)
+    if torch.is_grad_enabled() and _torch.wants_gradients(*arguments):
+        return _Attend.apply(keyset, *arguments)
+    return _torch.below_autograd(torch.ops.flash_ladder.attend.default, keyset, arguments)
+
+
+class _Attend(torch.autograd.Function):
+    @staticmethod
+    def forward(keyset, *arguments):
+        return _torch.below_autograd(torch.ops.flash_ladder.attend.default, keyset, arguments)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _, q, k, v, code, positions, *ctx.options, sink, _ = inputs
+        ctx.save_for_backward(q, k, v, code, positions, sink, *output)
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx, d_out, d_lse):
+        q, k, v, code, positions, sink, out, lse = ctx.saved_tensors
+        if d_out is None:
+            return (None,) * 12
+        gradients = torch.ops.flash_ladder.attend_backward(d_out, out, lse, q, k, v, code, positions, *ctx.options, sink)
+        return (None, *gradients, *(None,) * 8)
+
+
+def _backward_kernel(d_out, out, lse, q, k, v, code, positions, left, right, scale, softcap, sink):
+    meaning = _meaning(code, positions, q.shape[0], q.shape[1], k.shape[1], left, right)
+    causal, window = _causal_and_window(meaning.left, meaning.right)
+    options, deterministic = (causal, scale, window, softcap, None, sink), torch.are_deterministic_algorithms_enabled()
+    if meaning.pieces is None:
+        return _attention.gradients(d_out, out, lse, q, k, v, *options, None, deterministic)
+    batch, n_q, heads, _ = q.shape
+    n_k = k.shape[1]
+    packed = _packed_of(meaning.pieces, n_q, n_k, batch * n_k, q.device)
+    rows = [each.reshape(-1, *each.shape[2:]) for each in (d_out, out, q, k, v)]
+    try:
+        of_rows = _attention.gradients(*rows[:2], lse.transpose(0, 1).reshape(heads, -1).contiguous(), *rows[2:], *options, packed, deterministic)
+        return tuple(each.view(like.shape) for each, like in zip(of_rows, (q, k, v)))
+    except NotImplementedError:
+        results = [torch.zeros_like(each, memory_format=torch.contiguous_format) for each in (q, k, v)]
+        for row, of_q, of_k in _places(meaning.pieces):
+            here = [d_out[row, of_q].contiguous(), out[row, of_q].contiguous(), lse[row, :, of_q].contiguous(), q[row, of_q], k[row, of_k], v[row, of_k]]
+            for result, place, one in zip(results, (of_q, of_k, of_k), _attention.gradients(*here, *options, None, deterministic)):
+                result[row, place] = one
+        return tuple(results)
+
+
+def _backward_fake(d_out, out, lse, q, k, v, *rest):
+    return tuple(each.new_empty(each.shape) for each in (q, k, v))
+
+
+def _backward_autograd(keyset, *arguments):
+    _torch.refuse_tangents(arguments)
+    return _torch.below_autograd(torch.ops.flash_ladder.attend_backward.default, keyset, arguments)
+
+
+# Both wait for numbers of the device, which no CUDA graph can do.
+_OPTIONS = "Tensor? code, Tensor? positions, SymInt left, SymInt right, Scalar? scale, Scalar softcap, Tensor? sink"
+_torch.operator(f"attend(Tensor q, Tensor k, Tensor v, {_OPTIONS}, bool with_lse) -> (Tensor, Tensor)", _kernel, _fake, _autograd, "cudagraph_unsafe")
+_torch.operator(f"attend_backward(Tensor d_out, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
+                _backward_kernel, _backward_fake, _backward_autograd, "cudagraph_unsafe")  # fmt: skip

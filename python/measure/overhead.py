@@ -57,7 +57,7 @@ def behind_c(q, k, v, out):
     flash_ladder.attention(q, k, v, causal=True, out=out, scale=0.1)
     ((_, ready),) = [each for each in _attention._ready.items() if each[0] not in before]
     addresses, stream = [each.data_ptr() for each in (q, k, v, out)], torch.cuda.current_stream().cuda_stream
-    return lambda: ready.plan.run(ready.layouts, addresses, stream)
+    return lambda: ready.plan.run(ready.layouts, addresses, stream, (q, k, v, out))
 
 
 @torch.no_grad()

@@ -36,6 +36,9 @@ struct ExchangeApi {
 };
 constexpr int32_t CUDA = 2;  // of device types
 constexpr int MOST_RANK = 4, MOST_TENSORS = 5;
+// A view of a storage that was freed, as FSDP frees them, has its own offset for an address. No card's memory begins so low; what does lie
+// there is looked at in Python.
+constexpr uintptr_t LOWEST_ON_A_GPU = uintptr_t{12} << 30;
 
 // All that a call depends on but for numbers and addresses. Where there is one of something, its stride says nothing.
 struct Likeness {
@@ -63,12 +66,13 @@ struct Call {
   std::vector<flash_ladder_tensor> tensors;
 
   bool is_like(const Tensor* others) const { return std::equal(like.begin(), like.end(), others); }
-  // On 16 bytes, and no result where an input lies.
+  // On 16 bytes, in memory, and no result where an input lies.
   bool can_lie_at(void* const* data) const {
     const auto begin = [&](size_t i) { return reinterpret_cast<uintptr_t>(data[i]); };
     const auto end = [&](size_t i) { return begin(i) + static_cast<uintptr_t>(tensors[i].bytes); };
+    const uintptr_t lowest = like.front().device.type == CUDA ? LOWEST_ON_A_GPU : 1;
     for (size_t i = 0; i < tensors.size(); ++i) {
-      if (begin(i) % 16 != 0) return false;
+      if (begin(i) % 16 != 0 || begin(i) < lowest) return false;
       for (size_t j = 0; tensors[i].written && j < i; ++j) {
         if (begin(i) < end(j) && begin(j) < end(i)) return false;
       }

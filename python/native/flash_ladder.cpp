@@ -2,15 +2,18 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <deque>
 #include <mutex>
 #include <new>
 #include <optional>
+#include <thread>
 
 #include "common/emulator/emulator.hpp"
 #include "harness/base/nearest.hpp"
@@ -266,6 +269,11 @@ class Addresses {
 
 std::mutex emulator_mutex;
 std::atomic<bool> stop = false;
+// A fork takes one thread along. If another one held the lock, nobody in the child would ever give it up: there it is a new one.
+[[maybe_unused]] const int forks = pthread_atfork(nullptr, nullptr, [] {
+  new (&emulator_mutex) std::mutex;
+  stop = false;
+});
 
 // Starts a kernel on an emulator that knows the tensors, `start(device, arguments)`, and says what it did wrong.
 template <class Start>
@@ -419,4 +427,12 @@ const char* flash_ladder_message() {
 
 void flash_ladder_stop() {
   stop = true;
+}
+
+void flash_ladder_rest() {
+  while (!emulator_mutex.try_lock()) {
+    stop = true;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  emulator_mutex.unlock();
 }

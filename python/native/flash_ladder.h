@@ -80,6 +80,9 @@ FLASH_LADDER_API const char* flash_ladder_message(void);
 /* Ends the emulator's run soon, which then has failed. For a signal handler or another thread. */
 FLASH_LADDER_API void flash_ladder_stop(void);
 
+/* The same, until no run is at work. Not for a signal handler. */
+FLASH_LADDER_API void flash_ladder_rest(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -5,13 +5,15 @@ from __future__ import annotations
 import inspect
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
-
+from pathlib import Path
 
 import reference  # before NumPy
 
@@ -104,6 +106,68 @@ class Attention(unittest.TestCase):
         self.assertTrue((out == 0).all() and (lse == -np.inf).all())
         self.assertEqual(flash_ladder.attention(none, q, q).shape, none.shape)
 
+    def test_where_no_kernel_runs(self):
+        """One function answers there, with every feature."""
+        of_heads = np.array([0.5, -2.0], np.float32)
+        for b, n, n_k in ((1, 3, 0), (2, 1, 0), (1, 0, 5), (0, 3, 5), (0, 0, 0)):
+            for options in ({}, {"causal": True}, {"window": (3, 0)}, {"softcap": 5.0}, {"alibi_slopes": of_heads}, {"sink": of_heads},
+                            {"sink": of_heads[::-1].astype(np.float16), "causal": True, "softcap": 3.0, "alibi_slopes": of_heads}):  # fmt: skip
+                q, k, v = (np.ones((b, rows, 2, 128), np.float16) for rows in (n, n_k, n_k))
+                out, lse = flash_ladder.attention(q, k, v, return_lse=True, **options)
+                wanted, wanted_lse = reference.attention(q, k, v, **options)
+                with self.subTest(b=b, n=n, n_k=n_k, **options):
+                    self.assertEqual((out.shape, lse.shape, lse.dtype), (wanted.shape, wanted_lse.shape, np.float32))
+                    self.assertTrue((out == wanted).all() and (lse == wanted_lse).all())
+                    given = np.full_like(q, 7)
+                    self.assertIs(flash_ladder.attention(q, k, v, out=given, **options), given)
+                    self.assertTrue((given == 0).all())
+        for options, error in (({"rung": 7}, TypeError), ({"scale": -1.0}, ValueError), ({"sink": np.ones(3)}, ValueError)):
+            with self.assertRaises(error):
+                flash_ladder.attention(q, k, v, **options)
+
+    def test_arrays_that_say_more_than_numbers_are_refused(self):
+        q, k, v = inputs()
+
+        class Metres(np.ndarray):
+            pass
+
+        for more in (np.ma.masked_array(q, q > 1), np.ma.masked_array(q), q.view(Metres), q.view(np.recarray)):
+            for names in ("q", "k", "v", "out", "qkv"):
+                given = {"q": q, "k": k, "v": v} | {name: more for name in (names if len(names) == 3 and names != "out" else [names])}
+                with self.subTest(type(more).__name__, names=names), self.assertRaisesRegex(TypeError, "would be lost"):
+                    flash_ladder.attention(**given)
+        for name in ("sink", "alibi_slopes"):
+            with self.assertRaisesRegex(TypeError, f"{name}.*would be lost"):
+                flash_ladder.attention(q, k, v, **{name: np.ma.ones(2, np.float32)})
+        with tempfile.NamedTemporaryFile() as file:  # which says no more than an array
+            mapped = np.memmap(file, np.float16, "w+", shape=q.shape)
+            mapped[...] = q
+            self.assertEqual(flash_ladder.attention(mapped, k, v).tobytes(), flash_ladder.attention(q, k, v).tobytes())
+
+    def test_out_that_overlaps_itself_is_refused(self):
+        q, k, v = inputs(n=64, h=1)
+        memory = np.zeros(100_000, np.float16)
+        strided = np.lib.stride_tricks.as_strided
+        for strides in ((0, 128, 0, 2), (2, 254, 2, 2), (2, 2, 2, 2), (2, 256, 2, 0), (0, -2, 0, 2)):
+            with self.subTest(strides), self.assertRaisesRegex(ValueError, "out"):
+                flash_ladder.attention(q, k, v, out=strided(memory[500:], q.shape, strides))
+        for strides in ((14, 2, 6, 128), (14, -2, 6, 128), (0, 256, 0, 2)):
+            out = strided(memory[500:], q.shape, strides)
+            self.assertIs(flash_ladder.attention(q, k, v, out=out), out)
+            self.assertEqual(out.tobytes(), flash_ladder.attention(q, k, v).tobytes())
+        sparse = strided(memory, (1, 64, 1, 128), (0, 6, 0, 400))  # 3 and 200: columns between rows
+        flash_ladder.attention(q, k, v, out=sparse)
+        self.assertEqual(sparse.tobytes(), flash_ladder.attention(q, k, v).tobytes())
+
+    def test_numbers_of_numpy_are_numbers(self):
+        q, k, v = inputs()
+        wanted = flash_ladder.attention(q, k, v, scale=float(np.float32(0.3)), causal=True).tobytes()
+        for scale in (np.float32(0.3), np.array(0.3, np.float32)):
+            self.assertEqual(flash_ladder.attention(q, k, v, scale=scale, causal=np.bool_(True)).tobytes(), wanted)
+        for value in (np.ones(1), np.bool_(True), np.array("x"), 1j):
+            with self.assertRaisesRegex(TypeError, "scale is"):
+                flash_ladder.attention(q, k, v, scale=value)
+
     def test_two_threads_at_once(self):
         problems = [inputs(seed) for seed in range(4)]
         expected = [flash_ladder.attention(*each).tobytes() for each in problems]
@@ -120,6 +184,7 @@ class Attention(unittest.TestCase):
         self.assertEqual(found, expected)
 
     def test_ctrl_c_ends_the_emulator(self):
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
         q, k, v = inputs(n=16384, h=16)  # minutes
         timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
@@ -133,6 +198,17 @@ class Attention(unittest.TestCase):
         nowhere = {**os.environ, "FLASH_LADDER_LIBRARY": "/nowhere/libflash_ladder.so"}
         run = subprocess.run([sys.executable, "-c", "import flash_ladder"], env=nowhere, capture_output=True, text=True)
         self.assertRegex(run.stderr, r"ImportError: .*/nowhere(.|\n)*pip install")
+
+    def test_what_holds_has_its_tests(self):
+        """Of docs/call.md, which names one in each line of a table."""
+        here = Path(__file__).parent
+        text = (here.parents[1] / "docs" / "call.md").read_text()
+        rows = [line.rpartition(" | ")[2] for line in text.splitlines() if line.startswith("|") and "`" in line.rpartition(" | ")[2]]
+        named = {name for row in rows for name in re.findall(r"`(test_\w+|[A-Z]\w+)`", row)}
+        tests = "".join(file.read_text() for file in here.glob("*_tests.py"))
+        self.assertGreater(len(named), 50)
+        for name in named:
+            self.assertRegex(tests, rf"(def|class) {name}\(")
 
     def test_other_packages_are_not_imported_along(self):
         code = "import flash_ladder, sys; sys.exit(any(name in sys.modules for name in ('torch', 'jax', 'cupy')))"
