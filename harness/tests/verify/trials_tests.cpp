@@ -313,10 +313,10 @@ TEST_CASE(
 TEST_CASE("a GPU has the same trials, and more than 2^32 elements with --thorough alone") {
   const auto far = [](const Trial& trial) { return trial.far_heads > 0; };
   const std::vector<Trial> trials = gpu_trials(ANY, SHAPE, {});
-  REQUIRE(trials.size() == 10);
+  REQUIRE(trials.size() > 20);
   CHECK(std::ranges::none_of(trials, far));
   CHECK(std::ranges::none_of(trials, &Trial::ends_only));
-  CHECK(std::ranges::count_if(trials, [](const Trial& trial) { return !trial.exponents.empty(); }) == 3);
+  CHECK(std::ranges::none_of(trials, &Trial::also_fused));
   CHECK(std::ranges::none_of(trials, &Trial::both_builds));
   CHECK(std::ranges::count_if(gpu_trials(ANY, SHAPE, {.thorough = true}), far) == 1);
 }
