@@ -144,7 +144,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     if (softmax.rescale) scale_rows(O_frag, softmax.correction);  // under QK, where one is running
     V.wait_full(tile);
     wgmma_fence(O_frag, P_frag);
-    issue_PV<Element>(O_frag, P_frag, V_here, !is_first);  // PV
+    // PV  Like QK; but P comes from registers.
+    issue_PV<Element>(O_frag, P_frag, V_here, !is_first);
     wgmma_commit();
   };
   int begin = 0, end = 0;  // of the tiles of keys

@@ -289,7 +289,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     if (softmax.rescale) scale_rows(O_frag, softmax.correction);  // under QK, where one is running
     V.wait_full(tile);
     wgmma_fence(O_frag, P_frag);
-    issue_PV<Element>(O_frag, P_frag, V_here, !is_first);  // PV
+    // PV  Like QK; but P comes from registers.
+    issue_PV<Element>(O_frag, P_frag, V_here, !is_first);
     wgmma_commit();
   };
   const auto step = [&](int tile, Weights P_before, Weights P_here, bool may_be_masked = false) {
