@@ -190,9 +190,13 @@ class OnGpu final : public Backend {
       uploaded_ = trial;
     }
     constexpr int LAUNCHES = 100;
-    Variant variant = *subject.variant;
-    variant.writes_lse &= !trial.leaves_out;
-    return check_sets_on_gpu(*subject.rung, variant, problem, *memory_, naive_output_, LAUNCHES);
+    const auto check = [&](const Variant& variant) {
+      return check_sets_on_gpu(*subject.rung, variant, problem, *memory_, naive_output_, LAUNCHES);
+    };
+    if (!trial.leaves_out) return check(*subject.variant);
+    Variant without = *subject.variant;
+    without.writes_lse = false;
+    return check(without);
   }
 
  private:
