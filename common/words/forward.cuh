@@ -12,8 +12,9 @@ namespace forward {
 namespace {
 
 constexpr float LOG2E = 1.44269504088896341f;
-constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8 while a warp is careful
-constexpr float NO_KEY = -0x1p100f;    // a row's maximum before its first key; in log2 units, as all maxima
+constexpr float RESCALE_ABOVE = 8.0f;       // log2 units: no weight exceeds 2^8 while a warp is careful
+constexpr float NO_KEY = -0x1.fffffep127f;  // a row's maximum before its first key; in log2 units, as all maxima
+constexpr float HUGE_SCORE = 0x1p15f;       // log2 units
 // Of a lane's weights of a row and tile: in bf16 times values of 2^50 they fit into O's f32, and f16 ends at 65504.
 template <class T>
 constexpr float SUM_LIMIT = 0x1p64f;
@@ -342,62 +343,94 @@ __device__ __forceinline__ bool hide_unseen(float (&S)[TILES][4], const Seen<MAS
   return begins;
 }
 
+// Whether a row's maximum is. nvcc makes S * scale_log2 - max one instruction, and what the maximum lost when it was
+// rounded stays in the difference: half a unit of its last place, which beyond 2^24 is more than 1.
+__device__ __forceinline__ bool is_huge(float max) {
+  return fabsf(max) >= HUGE_SCORE && max != NO_KEY;
+}
+
 // 43_window, and with sinks 48_scores. A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2
 // - max). `max` is the same in a row's four lanes; a careful warp looks first whether a score has outgrown it, and so
 // does every warp on the first tile, and where a row may meet its first key. Otherwise the sum of the weights tells:
 // too large or infinite, and they are made again.
+// A row that has met a huge score keeps a calm `max`, and how far `above` it its largest score is: all of them are
+// rounded alike before they are subtracted. Its warp looks at each tile, and makes the weights again.
 template <class T, int BC>
 struct Softmax {
   using Scores = float (&)[BC / 8][4];
   using Weights = uint32_t (&)[BC / 16][4];
   float scale_log2;                     // exp(s * softmax_scale) = 2^(s * scale_log2)
   float max[2], sum[2], correction[2];  // [lane_row]; max in log2 units
+  float above[2];                       // how far the largest score is above max; 0 where it is not huge
   bool careful;                         // the whole warp or none of it: a later tile of these queries raised a maximum
   bool rescale;                         // O, by `correction`, before the next PV
 
   // A sink is a score that is there before all others, and belongs to no key. One of a row's four lanes counts its
   // weight, 1.
   __device__ __forceinline__ void begin(float sink = NO_KEY, bool counts = false) {
-    for (int lane_row = 0; lane_row < 2; ++lane_row) max[lane_row] = sink, sum[lane_row] = counts && sink > NO_KEY;
-    careful = false;
+    const bool huge = is_huge(sink);
+    for (int lane_row = 0; lane_row < 2; ++lane_row) {
+      max[lane_row] = huge ? 0 : sink, above[lane_row] = huge ? sink : 0;
+      sum[lane_row] = counts && sink > NO_KEY;
+    }
+    careful = huge;
   }
-  // If that is more: a row's, over its four lanes.
-  __device__ __forceinline__ void raise_max(float (&to)[2] LADDER_SITE_PARAMETER) {
+  __device__ __forceinline__ float largest(int lane_row) const { return max[lane_row] + above[lane_row]; }
+  __device__ __forceinline__ bool has_huge() const { return above[0] != 0 || above[1] != 0; }
+  // If that is more: a row's, over its four lanes. Whether one is huge: then weights are not made beside it.
+  __device__ __forceinline__ bool raise_max(float (&to)[2] LADDER_SITE_PARAMETER) {
+    bool huge = false;
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       to[lane_row] = fmaxf(quad_max(to[lane_row] LADDER_SITE), max[lane_row]);
+      if (is_huge(to[lane_row]) || above[lane_row] != 0) {
+        if (max[lane_row] == NO_KEY) max[lane_row] = 0, above[lane_row] = NO_KEY;
+        to[lane_row] = max[lane_row], huge = true;
+      }
       correction[lane_row] = ex2_approx(max[lane_row] - to[lane_row]);  // 1 where nothing has grown
       max[lane_row] = to[lane_row];
       sum[lane_row] *= correction[lane_row];
     }
+    return huge;
   }
   // The whole warp: an exchange needs it. `looks`: also where it is not careful.
   __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first, bool looks LADDER_SITE_PARAMETER) {
-    looks |= careful || is_first;
-    rescale = false;
+    bool sure = looks || careful || is_first, huge = rescale = false;
     float tile_sum[2];
-    if (looks) {
+    if (sure) {
       float largest_of[2] = {lane_max(S, 0) * scale_log2, lane_max(S, 1) * scale_log2};
       const bool outgrown = fmaxf(largest_of[0] - max[0], largest_of[1] - max[1]) > RESCALE_ABOVE;
-      rescale = vote_any(is_first || outgrown LADDER_SITE);
-      if (rescale) raise_max(largest_of LADDER_SITE);
+      rescale = vote_any(is_first || outgrown || has_huge() LADDER_SITE);
+      if (rescale) huge = raise_max(largest_of LADDER_SITE);
+      sure = !rescale;
     }
     exp2_weights<T>(S, P, scale_log2, max, tile_sum);
-    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T> LADDER_SITE)) {
+    if (!sure && vote_any(huge || fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T> LADDER_SITE)) {
       weigh_again(S, P, tile_sum LADDER_SITE);
     }
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale &= !is_first;  // then O is 0
   }
   __device__ __forceinline__ void weigh_again(Scores S, Weights P, float (&tile_sum)[2] LADDER_SITE_PARAMETER) {
-    rescale = careful = true;  // from now on
-    const float before[2] = {max[0], max[1]};
-    float largest_of[2] = {max[0] + lane_max(S, 0), max[1] + lane_max(S, 1)};
-    raise_max(largest_of LADDER_SITE);
+    float by[2];
+    for (int lane_row = 0; lane_row < 2; ++lane_row) {
+      const float largest = fmaxf(quad_max(lane_max(S, lane_row) LADDER_SITE), above[lane_row]);
+      const float to = max[lane_row] + largest;
+      const float growth = ex2_approx(above[lane_row] - largest);
+      correction[lane_row] = rescale ? correction[lane_row] * growth : growth;
+      sum[lane_row] *= growth;
+      if (is_huge(to)) {
+        by[lane_row] = above[lane_row] = largest;
+      } else {
+        by[lane_row] = to - max[lane_row];
+        max[lane_row] = to, above[lane_row] = 0;
+      }
+    }
 #pragma unroll
     for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
-      for (int i = 0; i < 4; ++i) S[key_tile][i] -= max[i / 2] - before[i / 2];
+      for (int i = 0; i < 4; ++i) S[key_tile][i] -= by[i / 2];
     }
     exp2_weights<T>(S, P, tile_sum);
+    rescale = careful = true;  // from now on
   }
 };
 
@@ -408,17 +441,18 @@ struct SoftmaxInTwo : Softmax<T, BC> {
   using Base = Softmax<T, BC>;
   using Base::careful, Base::max, Base::rescale, Base::scale_log2, Base::sum;
   using typename Base::Scores, typename Base::Weights;
-  bool looks;  // at the scores of this tile
+  bool sure, huge;  // of this tile: no score has outgrown its maximum; one is huge
 
   // The whole warp: an exchange needs it. `may_begin`: a row may meet its first key here.
   __device__ __forceinline__ void scale(Scores S, bool is_first, bool may_begin LADDER_SITE_PARAMETER) {
-    looks = careful || is_first || may_begin;
-    rescale = false;
-    if (looks) {
+    sure = careful || is_first || may_begin;
+    huge = rescale = false;
+    if (sure) {
       float largest_of[2] = {lane_max(S, 0) * scale_log2, lane_max(S, 1) * scale_log2};
       const bool outgrown = fmaxf(largest_of[0] - max[0], largest_of[1] - max[1]) > RESCALE_ABOVE;
-      rescale = vote_any(is_first || outgrown LADDER_SITE);
-      if (rescale) Base::raise_max(largest_of LADDER_SITE);
+      rescale = vote_any(is_first || outgrown || Base::has_huge() LADDER_SITE);
+      if (rescale) huge = Base::raise_max(largest_of LADDER_SITE);
+      sure = !rescale;
     }
     scale_scores(S, scale_log2, max);
     rescale &= !is_first;  // then O is 0
@@ -426,7 +460,7 @@ struct SoftmaxInTwo : Softmax<T, BC> {
   __device__ __forceinline__ void weigh(Scores S, Weights P LADDER_SITE_PARAMETER) {
     float tile_sum[2];
     exp2_weights<T>(S, P, tile_sum);
-    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T> LADDER_SITE)) {
+    if (!sure && vote_any(huge || fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T> LADDER_SITE)) {
       Base::weigh_again(S, P, tile_sum LADDER_SITE);
     }
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
@@ -446,7 +480,8 @@ __device__ __forceinline__ void finish_rows(const Seen& seen, const Work& work, 
     const bool has_keys = IS_WHOLE || seen.first_of(query) < seen.end_of(query);
     by[lane_row] = has_keys ? 1.0f / softmax.sum[lane_row] : 0.0f;  // no key: O = 0
     if (LSE != nullptr && lane % 4 == 0 && query < n_q)             // log(0) is -infinity
-      st_global_f32(LSE + first_row() + query, softmax.max[lane_row] / LOG2E + logf(softmax.sum[lane_row]) LADDER_SITE);
+      st_global_f32(LSE + first_row() + query,
+                    softmax.largest(lane_row) / LOG2E + logf(softmax.sum[lane_row]) LADDER_SITE);
   }
 }
 template <Mask MASK, bool IS_WHOLE, class Work, class Softmax>

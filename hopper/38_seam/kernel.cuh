@@ -17,6 +17,7 @@ constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_
 constexpr float LOG2E = 1.44269504088896341f;
 constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8 while a warp is careful
 constexpr float SUM_LIMIT = 30000.0f;  // of a lane's weights of a row and tile: f16, in which P is, ends at 65504
+constexpr float HUGE_SCORE = 0x1p15f;  // log2 units: beside such a maximum no score is scaled
 // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240.
 constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 
@@ -65,17 +66,20 @@ struct Schedule {
 // A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2 - max). `max` is the same in a row's
 // four lanes; a careful warp looks first whether a score has outgrown it, and so does every warp on the first tile.
 // Otherwise the sum of the weights tells: too large or infinite, and they are made again.
+// A row that has met a huge score keeps a calm `max`, and how far `above` it its largest score is: both are rounded
+// before they are subtracted. Its warp looks at each tile, and makes the weights again.
 template <int BC>
 struct Softmax {
   using Scores = float (&)[BC / 8][4];
   using Weights = uint32_t (&)[BC / 16][4];
   float scale_log2;                                    // exp(s * softmax_scale) = 2^(s * scale_log2)
   float max[2] = {}, sum[2] = {}, correction[2] = {};  // [lane_row]; max in log2 units
+  float above[2] = {};                                 // of the largest score, above max; 0 where it is not huge
   bool careful = false, surprised = false;             // the whole warp or none of it; a later tile raised a maximum
   bool rescale = false;                                // O, by `correction`, before the next PV
 
   __device__ __forceinline__ void begin() {
-    for (int lane_row = 0; lane_row < 2; ++lane_row) max[lane_row] = sum[lane_row] = 0;
+    for (int lane_row = 0; lane_row < 2; ++lane_row) max[lane_row] = sum[lane_row] = above[lane_row] = 0;
     careful = surprised;  // by the queries before
     surprised = false;
   }
@@ -89,20 +93,29 @@ struct Softmax {
                                     __float_as_int(S[key_tile][2 * lane_row + 1]));
     return __int_as_float(max3_s32(bits[0], bits[0], bits[1]));  // of the two: kernels have no shorter word for it
   }
-  __device__ __forceinline__ void raise_max(float (&growth)[2], bool is_first) {  // by a row's, over its four lanes
+  __device__ __forceinline__ bool has_huge() const {
+    return above[0] != 0 || above[1] != 0;
+  }
+  // By a row's, over its four lanes. Whether one is huge: then weights are not made beside it.
+  __device__ __forceinline__ bool raise_max(float (&growth)[2], bool is_first) {
+    bool huge = false;
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       growth[lane_row] = quad_max(growth[lane_row]);
+      if (fabsf(max[lane_row] + growth[lane_row]) >= HUGE_SCORE || above[lane_row] != 0) {
+        if (is_first) above[lane_row] = -INFINITY;
+        growth[lane_row] = 0, huge = true;
+      }
       correction[lane_row] = ex2_approx(-fmaxf(growth[lane_row], 0.0f));  // 1 where nothing has grown
       if (!is_first) growth[lane_row] = fmaxf(growth[lane_row], 0.0f);
       max[lane_row] += growth[lane_row];
       sum[lane_row] *= correction[lane_row];
     }
+    return huge;
   }
   __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first) {  // the whole warp: an exchange needs it
-    const bool looks = careful || is_first;
-    rescale = false;
+    bool sure = careful || is_first, huge = rescale = false;
     float tile_sum[2];
-    if (looks) {
+    if (sure) {
       float growth[2];
       bool unsure = false;  // negative, so not the largest, and so far below 0 is the maximum that it could be outgrown
       for (int lane_row = 0; lane_row < 2; ++lane_row) {
@@ -110,21 +123,30 @@ struct Softmax {
         unsure |= !is_first && score < 0 && max[lane_row] < -RESCALE_ABOVE;
         growth[lane_row] = score * scale_log2 - max[lane_row];
       }
-      rescale = vote_any(is_first || unsure || fmaxf(growth[0], growth[1]) > RESCALE_ABOVE);
+      rescale = vote_any(is_first || unsure || fmaxf(growth[0], growth[1]) > RESCALE_ABOVE || has_huge());
       if (rescale) {
         if (unsure) {
           for (int lane_row = 0; lane_row < 2; ++lane_row)
             growth[lane_row] = lane_max(S, lane_row) * scale_log2 - max[lane_row];
         }
-        raise_max(growth, is_first);
+        huge = raise_max(growth, is_first);
       }
+      sure = !rescale;
     }
     exp2_weights<f16>(S, P, scale_log2, max, tile_sum);
-    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {
-      rescale = careful = true;  // from now on; and S is relative by now
-      float growth[2] = {lane_max(S, 0), lane_max(S, 1)};
-      raise_max(growth, false);
-      exp2_weights<f16>(S, P, 1, growth, tile_sum);
+    if (!sure && vote_any(huge || fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT)) {  // S is relative by now
+      float largest[2];
+      for (int lane_row = 0; lane_row < 2; ++lane_row) {
+        largest[lane_row] = fmaxf(quad_max(lane_max(S, lane_row)), above[lane_row]);
+        const float growth = ex2_approx(above[lane_row] - largest[lane_row]);
+        correction[lane_row] = rescale ? correction[lane_row] * growth : growth;
+        sum[lane_row] *= growth;
+        const bool is_huge = fabsf(max[lane_row] + largest[lane_row]) >= HUGE_SCORE;
+        above[lane_row] = is_huge ? largest[lane_row] : 0;
+        if (!is_huge) max[lane_row] += largest[lane_row];
+      }
+      exp2_weights<f16>(S, P, 1, largest, tile_sum);
+      rescale = careful = true;  // from now on
     }
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale &= !is_first;  // then O is 0

@@ -35,7 +35,7 @@ ladder::Counts predict(const ladder::Launched& shape) {
           .products_of_busiest_block = WARPS / 4 * products_of_busiest(walk, heads, clusters, shape.causal),
           .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
           .shuffles_beside_products = q_warps * 2 * 2,              // the sums, beside the last PV
-          .votes = tiles * WARPS,                                   // whether anything has to be rescaled
+          .votes = tiles * WARPS + q_warps,                         // whether anything has to be rescaled
           .votes_on_scores = q_warps,                               // in the first tile, and where a warp is careful
           .yes_votes = q_warps,                                     // in the first tile
           .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
@@ -77,9 +77,9 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest.accepts = {.features = ladder::CAUSAL};
   rest.from_first_key = true;
   rest.per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32};
+  rest.most_per_rescale = {.votes = 1};                          // whether a score is huge
   rest.per_look = {.integer_maxima = 2 * 32 * (C::BC / 8 + 1)};  // of a careful warp: two scores at a time
   rest.most_of_data = most_of_data<C>;
-  rest.largest_score = 0x1p14f;  // beyond it a maximum that came by a sum has lost too much
   return ladder::make_variant<C>(run<C>, flash_attention<C, false>, predict<C>, std::move(rest));
 }
 

@@ -122,8 +122,8 @@ ladder::Counts predict(const ladder::Launched& spec) {
       .wgmma_under_loads =
           problem.in_twos ? 0 : WARPS / 4 * under_loads,  // of a pair under a mask one copies for the other
       .products_of_busiest_block = busiest * WARPS / 4 * (WALK.qk + WALK.pv),
-      .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
-      .votes = tiles * WARPS,           // whether anything has to be rescaled
+      .shuffles = q_warps * 2 * 2 * 2,   // two rows, two exchanges: the maxima of the first tile, the sums
+      .votes = tiles * WARPS + q_warps,  // whether anything has to be rescaled
       .votes_on_scores = problem.is_window ? 0 : q_warps,       // in the first tile, and where a warp is careful
       .yes_votes = q_warps,                                     // in the first tile
       .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
@@ -158,11 +158,11 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest.writes_lse = true;
   rest.from_first_key = true;
   rest.per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32};
+  rest.most_per_rescale = {.votes = 1};  // whether a score is huge
   rest.most_of_data = most_of_data<C>;
   rest.workspace_bytes = [](const ladder::Shape& spec) {
     return spec.lens_q.count > 0 ? spec.batch * sizeof(Sequence) : uint64_t{0};
   };
-  rest.largest_score = 0x1p14f;  // beyond it a maximum that came by a sum has lost too much
   return ladder::make_variant<C>(run<C>, flash_attention<C, Mask::none, false>, predict<C>, std::move(rest));
 }
 

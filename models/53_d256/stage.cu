@@ -79,8 +79,8 @@ ladder::Counts predict(const ladder::Launched& spec) {
       .wgmma_left_running = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // PV, but of the last tile
       .wgmma_under_loads = in_twos ? 0 : WARPS / 4 * under_loads,  // of a pair under a mask one copies for the other
       .products_of_busiest_block = busiest * WARPS / 4 * (WALK.qk + WALK.pv),
-      .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
-      .votes = tiles * WARPS,           // whether anything has to be rescaled
+      .shuffles = q_warps * 2 * 2 * 2,   // two rows, two exchanges: the maxima of the first tile, the sums
+      .votes = tiles * WARPS + q_warps,  // whether anything has to be rescaled
       .votes_on_scores = is_window || spec.softcap > 0 ? 0 : q_warps,  // in the first tile, and where a warp is careful
       .yes_votes = q_warps,                                            // in the first tile
       .exponentials =
@@ -118,8 +118,8 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest.writes_lse = true;
   rest.from_first_key = true;
   rest.per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32};
+  rest.most_per_rescale = {.votes = 1};  // whether a score is huge
   rest.most_of_data = most_of_data<C>;
-  rest.largest_score = 0x1p14f;  // beyond it a maximum that came by a sum has lost too much
   return ladder::make_variant<C>(run<C>, flash_attention<C, Mask::none, Score<false, false>>, predict<C>,
                                  std::move(rest));
 }

@@ -91,8 +91,8 @@ ladder::Counts predict(const ladder::Launched& spec) {
       .wgmma_beside_exponentials = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // all of them
       .wgmma_under_loads = spec.causal || is_window ? 0 : together * WARPS / 4 * under_loads(walk, shares, clusters),
       .products_of_busiest_block = busiest * WARPS / 4 * (walk.qk + walk.pv),
-      .shuffles = q_warps * 2 * 2 * 2,     // two rows, two exchanges: the maxima of the first tile, the sums
-      .votes = (tiles + changed) * WARPS,  // whether anything has to be rescaled, or is far
+      .shuffles = q_warps * 2 * 2 * 2,               // two rows, two exchanges: the maxima of the first tile, the sums
+      .votes = (tiles + changed) * WARPS + q_warps,  // whether anything has to be rescaled, or is far
       .votes_on_scores = is_window || spec.softcap > 0 ? 0 : q_warps,  // in the first tile, and where a warp is careful
       .yes_votes = q_warps,                                            // in the first tile
       .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,         // weights; the corrections of the first tile
@@ -131,9 +131,8 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest.writes_lse = true;
   rest.from_first_key = true;
   // Maxima may rise, or scores of the tile are far under a softcap: one vote more says so of weights in vain, one of a tanh for each.
-  rest.most_per_rescale = {.shuffles = 2 * 2, .exponentials = 16 * C::BC + 2 * 32};
+  rest.most_per_rescale = {.shuffles = 2 * 2, .votes = 1, .exponentials = 16 * C::BC + 2 * 32};
   rest.most_of_data = most_of_data<C>;
-  rest.largest_score = 0x1p14f;  // beyond it a maximum that came by a sum has lost too much
   return ladder::make_variant<C>(run<C>, flash_attention<C, Mask::none, Score<false>>, predict<C>, std::move(rest));
 }
 

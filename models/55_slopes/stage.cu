@@ -84,8 +84,8 @@ ladder::Counts predict(const ladder::Launched& spec) {
       .wgmma_beside_exponentials = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // all of them
       .wgmma_under_loads = spec.causal || is_window ? 0 : together * WARPS / 4 * under_loads(walk, shares, clusters),
       .products_of_busiest_block = busiest * WARPS / 4 * (walk.qk + walk.pv),
-      .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
-      .votes = tiles * WARPS,           // whether anything has to be rescaled
+      .shuffles = q_warps * 2 * 2 * 2,   // two rows, two exchanges: the maxima of the first tile, the sums
+      .votes = tiles * WARPS + q_warps,  // whether anything has to be rescaled
       .votes_on_scores =
           is_window ? 0 : q_warps + looks * WARPS,              // also in the first tile, and where a warp is careful
       .yes_votes = q_warps,                                     // in the first tile
@@ -120,8 +120,8 @@ ladder::Variant variant(ladder::Variant rest = {}) {
                   .o = ladder::Element::bf16};
   rest.writes_lse = true;
   rest.per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32};
+  rest.most_per_rescale = {.votes = 1};  // whether a score is huge
   rest.most_of_data = most_of_data<C>;
-  rest.largest_score = 0x1p14f;  // beyond it a maximum that came by a sum has lost too much
   return ladder::make_variant<C>(run<C>, flash_attention<C, Mask::none, Score<false>>, predict<C>, std::move(rest));
 }
 
