@@ -377,14 +377,18 @@ struct Softmax {
   }
   __device__ __forceinline__ float largest(int lane_row) const { return max[lane_row] + above[lane_row]; }
   __device__ __forceinline__ bool has_huge() const { return above[0] != 0 || above[1] != 0; }
-  // If that is more: a row's, over its four lanes. Whether one is huge: then weights are not made beside it.
+  // If that is more: a row's, over its four lanes. Whether one of the warp is huge: weights are not made beside it.
   __device__ __forceinline__ bool raise_max(float (&to)[2] LADDER_SITE_PARAMETER) {
-    bool huge = false;
+    bool huge = has_huge();
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       to[lane_row] = fmaxf(quad_max(to[lane_row] LADDER_SITE), max[lane_row]);
-      if (is_huge(to[lane_row]) || above[lane_row] != 0) {
-        if (max[lane_row] == NO_KEY) max[lane_row] = 0, above[lane_row] = NO_KEY;
-        to[lane_row] = max[lane_row], huge = true;
+      huge |= is_huge(to[lane_row]);
+    }
+    huge = vote_any(huge LADDER_SITE);
+    for (int lane_row = 0; lane_row < 2; ++lane_row) {
+      if (huge) {
+        if (max[lane_row] == NO_KEY) max[lane_row] = is_huge(to[lane_row]) ? 0 : to[lane_row], above[lane_row] = NO_KEY;
+        to[lane_row] = max[lane_row];
       }
       correction[lane_row] = ex2_approx(max[lane_row] - to[lane_row]);  // 1 where nothing has grown
       max[lane_row] = to[lane_row];
@@ -394,17 +398,17 @@ struct Softmax {
   }
   // The whole warp: an exchange needs it. `looks`: also where it is not careful.
   __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first, bool looks LADDER_SITE_PARAMETER) {
-    bool sure = looks || careful || is_first, huge = rescale = false;
+    looks |= careful || is_first;
+    bool huge = rescale = false;
     float tile_sum[2];
-    if (sure) {
+    if (looks) {
       float largest_of[2] = {lane_max(S, 0) * scale_log2, lane_max(S, 1) * scale_log2};
       const bool outgrown = fmaxf(largest_of[0] - max[0], largest_of[1] - max[1]) > RESCALE_ABOVE;
-      rescale = vote_any(is_first || outgrown || has_huge() LADDER_SITE);
+      rescale = is_first || vote_any(outgrown || has_huge() LADDER_SITE);
       if (rescale) huge = raise_max(largest_of LADDER_SITE);
-      sure = !rescale;
     }
     exp2_weights<T>(S, P, scale_log2, max, tile_sum);
-    if (!sure && vote_any(huge || fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T> LADDER_SITE)) {
+    if (huge || (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T> LADDER_SITE))) {
       weigh_again(S, P, tile_sum LADDER_SITE);
     }
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
@@ -441,18 +445,17 @@ struct SoftmaxInTwo : Softmax<T, BC> {
   using Base = Softmax<T, BC>;
   using Base::careful, Base::max, Base::rescale, Base::scale_log2, Base::sum;
   using typename Base::Scores, typename Base::Weights;
-  bool sure, huge;  // of this tile: no score has outgrown its maximum; one is huge
+  bool looks, huge;  // at the scores of this tile; one of them is
 
   // The whole warp: an exchange needs it. `may_begin`: a row may meet its first key here.
   __device__ __forceinline__ void scale(Scores S, bool is_first, bool may_begin LADDER_SITE_PARAMETER) {
-    sure = careful || is_first || may_begin;
+    looks = careful || is_first || may_begin;
     huge = rescale = false;
-    if (sure) {
+    if (looks) {
       float largest_of[2] = {lane_max(S, 0) * scale_log2, lane_max(S, 1) * scale_log2};
       const bool outgrown = fmaxf(largest_of[0] - max[0], largest_of[1] - max[1]) > RESCALE_ABOVE;
-      rescale = vote_any(is_first || outgrown || Base::has_huge() LADDER_SITE);
+      rescale = is_first || vote_any(outgrown || Base::has_huge() LADDER_SITE);
       if (rescale) huge = Base::raise_max(largest_of LADDER_SITE);
-      sure = !rescale;
     }
     scale_scores(S, scale_log2, max);
     rescale &= !is_first;  // then O is 0
@@ -460,7 +463,7 @@ struct SoftmaxInTwo : Softmax<T, BC> {
   __device__ __forceinline__ void weigh(Scores S, Weights P LADDER_SITE_PARAMETER) {
     float tile_sum[2];
     exp2_weights<T>(S, P, tile_sum);
-    if (!sure && vote_any(huge || fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T> LADDER_SITE)) {
+    if (huge || (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T> LADDER_SITE))) {
       Base::weigh_again(S, P, tile_sum LADDER_SITE);
     }
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];

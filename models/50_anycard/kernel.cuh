@@ -246,9 +246,12 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
           row_above[group][lane_row] = is_huge(above) ? above : 0;
           if (is_huge(above)) {  // and S becomes what makes S * scale_log2 - CALM the exponent
             const float inverse = 1 / scale_log2;
+#pragma unroll
             for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-              for (float *score = &S_frag[group][key_tile][2 * lane_row], *end = score + 2; score < end; ++score)
-                *score = (*score * scale_log2 - CALM - above + CALM) * inverse;
+              for (int i = 2 * lane_row; i < 2 * lane_row + 2; ++i) {
+                float& score = S_frag[group][key_tile][i];
+                score = (score * scale_log2 - CALM - above + CALM) * inverse;
+              }
             }
           }
           row_sum[group][lane_row] *= correction;

@@ -80,18 +80,18 @@ struct Softmax : forward::Softmax<T, BC> {
   float line[2] = {};  // what ALiBi adds to the score of the tile's first key, in log2 units
 
   __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first, bool looks) {
-    bool sure = looks || careful || is_first, huge = rescale = false;
+    looks |= careful || is_first;
+    bool huge = rescale = false;
     float tile_sum[2];
-    if (sure) {
+    if (looks) {
       float largest_of[2] = {lane_max(S, 0) * scale_log2 + line[0], lane_max(S, 1) * scale_log2 + line[1]};
       const float growth = fmaxf(largest_of[0] - max[0], largest_of[1] - max[1]);
-      rescale = vote_any(is_first || growth > forward::RESCALE_ABOVE || Base::has_huge());
+      rescale = is_first || vote_any(growth > forward::RESCALE_ABOVE || Base::has_huge());
       if (rescale) huge = Base::raise_max(largest_of);
-      sure = !rescale;
     }
     const float base[2] = {max[0] - line[0], max[1] - line[1]};
     exp2_weights<T>(S, P, scale_log2, base, tile_sum);
-    if (!sure && vote_any(huge || fmaxf(tile_sum[0], tile_sum[1]) >= forward::SUM_LIMIT<T>))
+    if (huge || (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= forward::SUM_LIMIT<T>)))
       Base::weigh_again(S, P, tile_sum);
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale &= !is_first;  // then O is 0
