@@ -39,26 +39,20 @@ struct SoftmaxInTwo : forward::Softmax<T, BC> {
   using Base = forward::Softmax<T, BC>;
   using Base::careful, Base::max, Base::rescale, Base::scale_log2, Base::sum;
   using typename Base::Scores, typename Base::Weights;
-  bool looks, huge;  // at the scores of this tile; one of them is
+  bool looks;  // at the scores of this tile
 
   // The whole warp: an exchange needs it. `may_begin`: a row may meet its first key here.
   __device__ __forceinline__ void scale(Scores S, bool is_first, bool may_begin) {
     looks = careful || is_first || may_begin;
-    huge = rescale = false;
-    if (looks) {
-      float largest_of[2] = {lane_max(S, 0) * scale_log2, lane_max(S, 1) * scale_log2};
-      const bool outgrown = fmaxf(largest_of[0] - max[0], largest_of[1] - max[1]) > RESCALE_ABOVE;
-      rescale = is_first || vote_any(outgrown || Base::has_huge());
-      if (rescale) huge = Base::raise_max(largest_of);
-    }
+    rescale = false;
+    if (looks) Base::look(S, is_first);
     scale_scores(S, scale_log2, max);
     rescale &= !is_first;  // then O is 0
   }
   __device__ __forceinline__ void weigh(Scores S, Weights P) {
     float tile_sum[2];
     exp2_weights<T>(S, P, tile_sum);
-    if (huge || (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T>)))
-      Base::weigh_again(S, P, tile_sum);
+    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T>)) Base::weigh_again(S, P, tile_sum);
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
   }
 };

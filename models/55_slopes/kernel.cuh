@@ -81,18 +81,18 @@ struct Softmax : forward::Softmax<T, BC> {
 
   __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first, bool looks) {
     looks |= careful || is_first;
-    bool huge = rescale = false;
+    rescale = false;
     float tile_sum[2];
     if (looks) {
-      float largest_of[2] = {lane_max(S, 0) * scale_log2 + line[0], lane_max(S, 1) * scale_log2 + line[1]};
-      const float growth = fmaxf(largest_of[0] - max[0], largest_of[1] - max[1]);
+      float largest_of[2] = {lane_max(S, 0), lane_max(S, 1)};
+      const float growth =
+          fmaxf(largest_of[0] * scale_log2 + line[0] - max[0], largest_of[1] * scale_log2 + line[1] - max[1]);
       rescale = is_first || vote_any(growth > forward::RESCALE_ABOVE || Base::has_huge());
-      if (rescale) huge = Base::raise_max(largest_of);
+      if (rescale) Base::raise_max(S, largest_of, line);
     }
     const float base[2] = {max[0] - line[0], max[1] - line[1]};
     exp2_weights<T>(S, P, scale_log2, base, tile_sum);
-    if (huge || (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= forward::SUM_LIMIT<T>)))
-      Base::weigh_again(S, P, tile_sum);
+    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= forward::SUM_LIMIT<T>)) Base::weigh_again(S, P, tile_sum);
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale &= !is_first;  // then O is 0
   }
