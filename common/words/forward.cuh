@@ -15,7 +15,6 @@ constexpr float LOG2E = 1.44269504088896341f;
 constexpr float RESCALE_ABOVE = 8.0f;       // log2 units: no weight exceeds 2^8 while a warp is careful
 constexpr float NO_KEY = -0x1.fffffep127f;  // a row's maximum before its first key; in log2 units, as all maxima
 constexpr float HUGE_SCORE = 0x1p15f;       // log2 units
-constexpr float ABOUT_0 = 0x1p-100f;        // the maximum of a row whose largest score is known but for its last bits
 // Of a lane's weights of a row and tile: in bf16 times values of 2^50 they fit into O's f32, and f16 ends at 65504.
 template <class T>
 constexpr float SUM_LIMIT = 0x1p64f;
@@ -354,15 +353,15 @@ __device__ __forceinline__ bool is_huge(float max) {
 // - max). `max` is the same in a row's four lanes; a careful warp looks first whether a score has outgrown it, and so
 // does every warp on the first tile, and where a row may meet its first key. Otherwise the sum of the weights tells:
 // too large or infinite, and they are made again.
-// A row that has met a huge score has a `max` of 0, and its `largest` score is taken from all others before they are
-// scaled. Its warp is careful.
+// A row that has met a huge score keeps a calm `max`, and how far `above` it its largest score is: all of them are
+// rounded alike before they are subtracted. Its weights are made again on each tile.
 template <class T, int BC>
 struct Softmax {
   using Scores = float (&)[BC / 8][4];
   using Weights = uint32_t (&)[BC / 16][4];
   float scale_log2;                     // exp(s * softmax_scale) = 2^(s * scale_log2)
   float max[2], sum[2], correction[2];  // [lane_row]; max in log2 units
-  float largest[2];                     // a score, of a row that has met a huge one; or 0
+  float above[2];                       // max, the largest score; 0 where it is not huge
   bool careful;                         // the whole warp or none of it: a later tile of these queries raised a maximum
   bool rescale;                         // O, by `correction`, before the next PV
 
@@ -371,91 +370,68 @@ struct Softmax {
   __device__ __forceinline__ void begin(float sink = NO_KEY, bool counts = false) {
     careful = is_huge(sink);
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      max[lane_row] = careful ? 0 : sink, largest[lane_row] = careful ? sink / scale_log2 : 0;
+      max[lane_row] = careful ? 0 : sink, above[lane_row] = careful ? sink : 0;
       sum[lane_row] = counts && sink > NO_KEY;
     }
   }
-  __device__ __forceinline__ float log2_of(int lane_row) const {  // of the weight that a row's weights are relative to
-    return max[lane_row] + largest[lane_row] * scale_log2;
+  __device__ __forceinline__ float largest(int lane_row) const { return max[lane_row] + above[lane_row]; }
+  // Looks at a lane's largest score of each row, in log2 units, and raises the maxima if one of the warp's has outgrown
+  // its own. Whether these weights have to be made again: a maximum is not raised to a huge score.
+  __device__ __forceinline__ bool look(float (&to)[2], bool is_first LADDER_SITE_PARAMETER) {
+    const bool outgrown = fmaxf(to[0] - max[0], to[1] - max[1]) > RESCALE_ABOVE;
+    rescale = vote_any(is_first || outgrown || above[0] != 0 || above[1] != 0 LADDER_SITE);
+    return rescale && raise_max(to LADDER_SITE);
   }
-  __device__ __forceinline__ bool has_huge() const { return largest[0] != 0 || largest[1] != 0; }
-  // If that is more: a row's, over its four lanes, scores and what is added to them in log2 units. S is ready to be
-  // scaled then.
-  __device__ __forceinline__ void raise_max(Scores S, float (&to)[2], const float (&plus)[2] LADDER_SITE_PARAMETER) {
-    float score[2];
+  __device__ __forceinline__ bool raise_max(float (&to)[2] LADDER_SITE_PARAMETER) {  // over a row's four lanes
+    bool huge = false;
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      score[lane_row] = quad_max(to[lane_row] LADDER_SITE);
-      to[lane_row] = fmaxf(score[lane_row] * scale_log2 + plus[lane_row], max[lane_row]);
-    }
-    if (vote_any(has_huge() || is_huge(to[0]) || is_huge(to[1]) LADDER_SITE)) {
-      for (int lane_row = 0; lane_row < 2; ++lane_row) score[lane_row] += plus[lane_row] / scale_log2;
-      return raise_huge(S, to, score);
-    }
-    for (int lane_row = 0; lane_row < 2; ++lane_row) {
+      to[lane_row] = fmaxf(quad_max(to[lane_row] LADDER_SITE), max[lane_row]);
+      if (is_huge(to[lane_row]) || above[lane_row] != 0) {
+        if (max[lane_row] == NO_KEY) max[lane_row] = 0, above[lane_row] = NO_KEY;
+        to[lane_row] = max[lane_row], huge = true;
+      }
       correction[lane_row] = ex2_approx(max[lane_row] - to[lane_row]);  // 1 where nothing has grown
       max[lane_row] = to[lane_row];
       sum[lane_row] *= correction[lane_row];
     }
+    return huge;
   }
-  __device__ __forceinline__ void raise_huge(Scores S, const float (&to)[2], const float (&score)[2]) {
-    careful = true;
+  // S is relative to `max`, which was too low: from now on `by` is taken off, too.
+  __device__ __forceinline__ void lose(Scores S, float (&by)[2] LADDER_SITE_PARAMETER) {
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      float by = max[lane_row] - to[lane_row];
-      if (largest[lane_row] != 0) {
-        const float growth = score[lane_row] - largest[lane_row];
-        const bool is_same = max[lane_row] == ABOUT_0 && fabsf(growth) <= fabsf(largest[lane_row]) * 0x1p-21f;
-        by = is_same ? 0 : fminf(-growth, 0) * scale_log2;
-        if (is_same || growth > 0) largest[lane_row] = score[lane_row], max[lane_row] = 0;
-      } else if (is_huge(to[lane_row])) {
-        largest[lane_row] = score[lane_row], max[lane_row] = 0;
-      } else {
-        max[lane_row] = to[lane_row];
-      }
-      correction[lane_row] = ex2_approx(by);
-      sum[lane_row] *= correction[lane_row];
+      const float largest = fmaxf(quad_max(lane_max(S, lane_row) LADDER_SITE), above[lane_row]);
+      const float growth = ex2_approx(above[lane_row] - largest), to = max[lane_row] + largest;
+      correction[lane_row] = rescale ? correction[lane_row] * growth : growth;
+      sum[lane_row] *= growth;
+      by[lane_row] = is_huge(to) ? largest : to - max[lane_row];
+      above[lane_row] = is_huge(to) ? largest : 0;
+      if (!is_huge(to)) max[lane_row] = to;
     }
-#pragma unroll
-    for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
-      for (int i = 0; i < 4; ++i) S[key_tile][i] -= largest[i / 2];
-    }
+    rescale = careful = true;
   }
   // The whole warp: an exchange needs it. `looks`: also where it is not careful.
   __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first, bool looks LADDER_SITE_PARAMETER) {
-    looks |= careful || is_first;
-    rescale = false;
-    float tile_sum[2];
-    if (looks) look(S, is_first LADDER_SITE);
-    exp2_weights<T>(S, P, scale_log2, max, tile_sum);
-    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T> LADDER_SITE)) {
-      weigh_again(S, P, tile_sum LADDER_SITE);
+    bool sure = looks || careful || is_first, huge = rescale = false;
+    if (sure) {
+      float largest_of[2] = {lane_max(S, 0) * scale_log2, lane_max(S, 1) * scale_log2};
+      huge = look(largest_of, is_first LADDER_SITE);
+      sure = !rescale;
     }
-    for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
+    weigh_until_won(S, P, scale_log2, max, sure, huge LADDER_SITE);
     rescale &= !is_first;  // then O is 0
   }
-  __device__ __forceinline__ void look(Scores S, bool is_first LADDER_SITE_PARAMETER) {
-    float largest_of[2] = {lane_max(S, 0), lane_max(S, 1)};
-    const bool outgrown =
-        fmaxf(largest_of[0] * scale_log2 - max[0], largest_of[1] * scale_log2 - max[1]) > RESCALE_ABOVE;
-    rescale = is_first || vote_any(outgrown || has_huge() LADDER_SITE);
-    if (rescale) raise_max(S, largest_of, {0, 0} LADDER_SITE);
-  }
-  __device__ __forceinline__ void weigh_again(Scores S, Weights P, float (&tile_sum)[2] LADDER_SITE_PARAMETER) {
-    rescale = careful = true;  // from now on
-    float by[2];
-    const float inverse = 1 / scale_log2;
-    for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      const float growth = quad_max(lane_max(S, lane_row) LADDER_SITE);
-      const float to = fmaxf(max[lane_row] + growth, max[lane_row]);
-      correction[lane_row] = ex2_approx(max[lane_row] - to);
-      sum[lane_row] *= correction[lane_row];
-      by[lane_row] = is_huge(to) ? growth : to - max[lane_row];
-      max[lane_row] = is_huge(to) ? ABOUT_0 : to, largest[lane_row] = is_huge(to) ? to * inverse : 0;
-    }
-#pragma unroll
-    for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
-      for (int i = 0; i < 4; ++i) S[key_tile][i] -= by[i / 2];
-    }
-    exp2_weights<T>(S, P, tile_sum);
+  // A loop and no second text of the exponentials, for the cache of instructions.
+  __device__ __forceinline__ void weigh_until_won(Scores S, Weights P, float scale, const float (&max)[2], bool sure,
+                                                  bool huge LADDER_SITE_PARAMETER) {
+    float base[2] = {max[0], max[1]}, tile_sum[2];
+    bool lost = false;
+#pragma unroll 1
+    do {
+      if (lost) lose(S, base LADDER_SITE), scale = 1, huge = false;
+      exp2_weights<T>(S, P, scale, base, tile_sum);
+      lost = !sure && vote_any(huge || fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T> LADDER_SITE);
+    } while (lost);
+    for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
   }
 };
 
@@ -466,22 +442,33 @@ struct SoftmaxInTwo : Softmax<T, BC> {
   using Base = Softmax<T, BC>;
   using Base::careful, Base::max, Base::rescale, Base::scale_log2, Base::sum;
   using typename Base::Scores, typename Base::Weights;
-  bool looks;  // at the scores of this tile
+  bool sure, huge;  // of this tile: no score has outgrown its maximum; one is huge
 
   // The whole warp: an exchange needs it. `may_begin`: a row may meet its first key here.
   __device__ __forceinline__ void scale(Scores S, bool is_first, bool may_begin LADDER_SITE_PARAMETER) {
-    looks = careful || is_first || may_begin;
-    rescale = false;
-    if (looks) Base::look(S, is_first LADDER_SITE);
+    sure = careful || is_first || may_begin;
+    huge = rescale = false;
+    if (sure) {
+      float largest_of[2] = {lane_max(S, 0) * scale_log2, lane_max(S, 1) * scale_log2};
+      huge = Base::look(largest_of, is_first LADDER_SITE);
+      sure = !rescale;
+    }
     scale_scores(S, scale_log2, max);
     rescale &= !is_first;  // then O is 0
   }
   __device__ __forceinline__ void weigh(Scores S, Weights P LADDER_SITE_PARAMETER) {
-    float tile_sum[2];
-    exp2_weights<T>(S, P, tile_sum);
-    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T> LADDER_SITE)) {
-      Base::weigh_again(S, P, tile_sum LADDER_SITE);
-    }
+    float by[2], tile_sum[2];
+    bool lost = false;
+#pragma unroll 1
+    do {
+      if (lost) {
+        Base::lose(S, by LADDER_SITE);
+        scale_scores(S, 1, by);
+        huge = false;
+      }
+      exp2_weights<T>(S, P, tile_sum);
+      lost = !sure && vote_any(huge || fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T> LADDER_SITE);
+    } while (lost);
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
   }
 };
@@ -500,7 +487,7 @@ __device__ __forceinline__ void finish_rows(const Seen& seen, const Work& work, 
     by[lane_row] = has_keys ? 1.0f / softmax.sum[lane_row] : 0.0f;  // no key: O = 0
     if (LSE != nullptr && lane % 4 == 0 && query < n_q)             // log(0) is -infinity
       st_global_f32(LSE + first_row() + query,
-                    softmax.log2_of(lane_row) / LOG2E + logf(softmax.sum[lane_row]) LADDER_SITE);
+                    softmax.largest(lane_row) / LOG2E + logf(softmax.sum[lane_row]) LADDER_SITE);
   }
 }
 template <Mask MASK, bool IS_WHOLE, class Work, class Softmax>

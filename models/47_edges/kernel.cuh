@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       normalise[lane_row] = has_keys ? 1.0f / softmax.sum[lane_row] : 0.0f;  // no key: O = 0
       if (p.LSE != nullptr && lane % 4 == 0 && query < seen.n_q)             // log(0) is -infinity
         st_global_f32(p.LSE + head * rows + work[Work::Q_BEGIN] + query,
-                      softmax.log2_of(lane_row) / LOG2E + logf(softmax.sum[lane_row]));
+                      softmax.largest(lane_row) / LOG2E + logf(softmax.sum[lane_row]));
     }
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
     wgmma_wait<0>(O_frag, P_last);           // safe to touch O: the last PV is done

@@ -39,20 +39,33 @@ struct SoftmaxInTwo : forward::Softmax<T, BC> {
   using Base = forward::Softmax<T, BC>;
   using Base::careful, Base::max, Base::rescale, Base::scale_log2, Base::sum;
   using typename Base::Scores, typename Base::Weights;
-  bool looks;  // at the scores of this tile
+  bool sure, huge;  // of this tile: no score has outgrown its maximum; one is huge
 
   // The whole warp: an exchange needs it. `may_begin`: a row may meet its first key here.
   __device__ __forceinline__ void scale(Scores S, bool is_first, bool may_begin) {
-    looks = careful || is_first || may_begin;
-    rescale = false;
-    if (looks) Base::look(S, is_first);
+    sure = careful || is_first || may_begin;
+    huge = rescale = false;
+    if (sure) {
+      float largest_of[2] = {lane_max(S, 0) * scale_log2, lane_max(S, 1) * scale_log2};
+      huge = Base::look(largest_of, is_first);
+      sure = !rescale;
+    }
     scale_scores(S, scale_log2, max);
     rescale &= !is_first;  // then O is 0
   }
   __device__ __forceinline__ void weigh(Scores S, Weights P) {
-    float tile_sum[2];
-    exp2_weights<T>(S, P, tile_sum);
-    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T>)) Base::weigh_again(S, P, tile_sum);
+    float by[2], tile_sum[2];
+    bool lost = false;
+#pragma unroll 1
+    do {
+      if (lost) {
+        Base::lose(S, by);
+        scale_scores(S, 1, by);
+        huge = false;
+      }
+      exp2_weights<T>(S, P, tile_sum);
+      lost = !sure && vote_any(huge || fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T>);
+    } while (lost);
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
   }
 };

@@ -91,9 +91,10 @@ ladder::Counts predict(const ladder::Launched& spec) {
       .wgmma_beside_exponentials = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // all of them
       .wgmma_under_loads = spec.causal || is_window ? 0 : together * WARPS / 4 * under_loads(walk, shares, clusters),
       .products_of_busiest_block = busiest * WARPS / 4 * (walk.qk + walk.pv),
-      .shuffles = q_warps * 2 * 2 * 2,     // two rows, two exchanges: the maxima of the first tile, the sums
-      .votes = (tiles + changed) * WARPS,  // whether anything has to be rescaled, or is far
+      .shuffles = q_warps * 2 * 2 * 2,               // two rows, two exchanges: the maxima of the first tile, the sums
+      .votes = (tiles + changed) * WARPS + q_warps,  // whether anything has to be rescaled, or is far
       .votes_on_scores = is_window || spec.softcap > 0 ? 0 : q_warps,  // in the first tile, and where a warp is careful
+      .yes_votes = q_warps,                                            // in the first tile
       .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,         // weights; the corrections of the first tile
       .exponentials_under_stores =
           spec.softcap > 0 ? 0 : (q_warps - blocks * WARPS) * 2 * (BC / 2 + 2),  // those of the next first tile

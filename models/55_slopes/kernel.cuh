@@ -75,25 +75,18 @@ struct Schedule : forward::Schedule<C, MASK> {
 template <class T, int BC>
 struct Softmax : forward::Softmax<T, BC> {
   using Base = forward::Softmax<T, BC>;
-  using Base::careful, Base::max, Base::rescale, Base::scale_log2, Base::sum;
+  using Base::careful, Base::max, Base::rescale, Base::scale_log2;
   using typename Base::Scores, typename Base::Weights;
   float line[2] = {};  // what ALiBi adds to the score of the tile's first key, in log2 units
 
   __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first, bool looks) {
-    looks |= careful || is_first;
-    rescale = false;
-    float tile_sum[2];
-    if (looks) {
-      float largest_of[2] = {lane_max(S, 0), lane_max(S, 1)};
-      const float growth =
-          fmaxf(largest_of[0] * scale_log2 + line[0] - max[0], largest_of[1] * scale_log2 + line[1] - max[1]);
-      rescale = is_first || vote_any(growth > forward::RESCALE_ABOVE || Base::has_huge());
-      if (rescale) Base::raise_max(S, largest_of, line);
+    bool sure = looks || careful || is_first, huge = rescale = false;
+    if (sure) {
+      float largest_of[2] = {lane_max(S, 0) * scale_log2 + line[0], lane_max(S, 1) * scale_log2 + line[1]};
+      huge = Base::look(largest_of, is_first);
+      sure = !rescale;
     }
-    const float base[2] = {max[0] - line[0], max[1] - line[1]};
-    exp2_weights<T>(S, P, scale_log2, base, tile_sum);
-    if (!looks && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= forward::SUM_LIMIT<T>)) Base::weigh_again(S, P, tile_sum);
-    for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
+    Base::weigh_until_won(S, P, scale_log2, {max[0] - line[0], max[1] - line[1]}, sure, huge);
     rescale &= !is_first;  // then O is 0
   }
 };
