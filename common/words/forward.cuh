@@ -346,22 +346,22 @@ __device__ __forceinline__ bool hide_unseen(float (&S)[TILES][4], const Seen<MAS
 // Whether a row's maximum is. nvcc makes S * scale_log2 - max one instruction, and what the maximum lost when it was
 // rounded stays in the difference: half a unit of its last place, which beyond 2^24 is more than 1.
 __device__ __forceinline__ bool is_huge(float max) {
-  return fabsf(max) >= HUGE_SCORE && max != NO_KEY;
+  return fabsf(max) >= HUGE_SCORE && fabsf(max) < -NO_KEY;
 }
 
 // 43_window, and with sinks 48_scores. A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2
 // - max). `max` is the same in a row's four lanes; a careful warp looks first whether a score has outgrown it, and so
-// does every warp on the first tile, and where a row may meet its first key. Otherwise the sum of the weights tells:
-// too large or infinite, and they are made again.
-// A row that has met a huge score keeps a calm `max`, and how far `above` it its largest score is: all of them are
-// rounded alike before they are subtracted. Its weights are made again on each tile.
+// does every warp on the first tile, and where a row may meet its first key. The sum of the weights tells whether that
+// was enough: too large or infinite, and they are made again.
+// A row that has met a huge score keeps a calm `max`, and how far `above` it its largest score is: they are rounded
+// alike before one is taken from the other. No sum is below its `limit`, so its weights are made again on each tile.
 template <class T, int BC>
 struct Softmax {
   using Scores = float (&)[BC / 8][4];
   using Weights = uint32_t (&)[BC / 16][4];
   float scale_log2;                     // exp(s * softmax_scale) = 2^(s * scale_log2)
   float max[2], sum[2], correction[2];  // [lane_row]; max in log2 units
-  float above[2];                       // max, the largest score; 0 where it is not huge
+  float above[2], limit;                // max, the largest score, or 0 where it is not huge; of sums of weights
   bool careful;                         // the whole warp or none of it: a later tile of these queries raised a maximum
   bool rescale;                         // O, by `correction`, before the next PV
 
@@ -369,69 +369,98 @@ struct Softmax {
   // weight, 1.
   __device__ __forceinline__ void begin(float sink = NO_KEY, bool counts = false) {
     careful = is_huge(sink);
+    limit = careful ? -1 : SUM_LIMIT<T>;
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       max[lane_row] = careful ? 0 : sink, above[lane_row] = careful ? sink : 0;
       sum[lane_row] = counts && sink > NO_KEY;
     }
   }
   __device__ __forceinline__ float largest(int lane_row) const { return max[lane_row] + above[lane_row]; }
-  // Looks at a lane's largest score of each row, in log2 units, and raises the maxima if one of the warp's has outgrown
-  // its own. Whether these weights have to be made again: a maximum is not raised to a huge score.
-  __device__ __forceinline__ bool look(float (&to)[2], bool is_first LADDER_SITE_PARAMETER) {
-    const bool outgrown = fmaxf(to[0] - max[0], to[1] - max[1]) > RESCALE_ABOVE;
-    rescale = vote_any(is_first || outgrown || above[0] != 0 || above[1] != 0 LADDER_SITE);
-    return rescale && raise_max(to LADDER_SITE);
+  // Looks at the scores, to which `plus` is added in log2 units.
+  __device__ __forceinline__ void look(Scores S, bool is_first, const float (&plus)[2] LADDER_SITE_PARAMETER) {
+    const float score[2] = {lane_max(S, 0), lane_max(S, 1)};
+    float to[2] = {score[0] * scale_log2 + plus[0], score[1] * scale_log2 + plus[1]};
+    if (is_first) {
+      rescale = true;
+      if (vote_any(limit < 0 || is_huge(to[0]) || is_huge(to[1]) LADDER_SITE)) {
+        begin_huge(S, score, plus LADDER_SITE);
+      } else {
+        raise_max(to LADDER_SITE);
+      }
+    } else {
+      rescale = vote_any(fmaxf(to[0] - max[0], to[1] - max[1]) > RESCALE_ABOVE LADDER_SITE);
+      if (rescale) raise_max(to LADDER_SITE);
+    }
   }
-  __device__ __forceinline__ bool raise_max(float (&to)[2] LADDER_SITE_PARAMETER) {  // over a row's four lanes
-    bool huge = false;
+  // If that is more: a row's, over its four lanes. A huge one is left to weigh_again.
+  __device__ __forceinline__ void raise_max(float (&to)[2] LADDER_SITE_PARAMETER) {
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       to[lane_row] = fmaxf(quad_max(to[lane_row] LADDER_SITE), max[lane_row]);
       if (is_huge(to[lane_row]) || above[lane_row] != 0) {
         if (max[lane_row] == NO_KEY) max[lane_row] = 0, above[lane_row] = NO_KEY;
-        to[lane_row] = max[lane_row], huge = true;
+        to[lane_row] = max[lane_row], limit = -1;
       }
       correction[lane_row] = ex2_approx(max[lane_row] - to[lane_row]);  // 1 where nothing has grown
       max[lane_row] = to[lane_row];
       sum[lane_row] *= correction[lane_row];
     }
-    return huge;
   }
-  // S is relative to `max`, which was too low: from now on `by` is taken off, too.
-  __device__ __forceinline__ void lose(Scores S, float (&by)[2] LADDER_SITE_PARAMETER) {
+  // The first tile, and some lane's largest `score` is huge, or a sink is. From a huge row's scores the largest is
+  // taken before they are scaled.
+  __device__ __forceinline__ void begin_huge(Scores S, const float (&score)[2],
+                                             const float (&plus)[2] LADDER_SITE_PARAMETER) {
+    careful = true;
+    const float inverse = 1 / scale_log2;
+    float by[2];
+    for (int lane_row = 0; lane_row < 2; ++lane_row) {
+      const float before = largest(lane_row), to = quad_max(score[lane_row] LADDER_SITE) + plus[lane_row] * inverse;
+      by[lane_row] = fmaxf(to, before * inverse);
+      const float new_max = fmaxf(to * scale_log2, before);
+      max[lane_row] = is_huge(new_max) ? 0 : new_max,
+      above[lane_row] = is_huge(new_max) ? by[lane_row] * scale_log2 : 0;
+      if (is_huge(new_max))
+        limit = -1;
+      else
+        by[lane_row] = 0;
+      sum[lane_row] *= ex2_approx(before - new_max);
+    }
+#pragma unroll
+    for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
+      for (int i = 0; i < 4; ++i) S[key_tile][i] -= by[i / 2];
+    }
+  }
+  // The whole warp: an exchange needs it. `looks`: also where it is not careful.
+  __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first, bool looks LADDER_SITE_PARAMETER) {
+    rescale = false;
+    float tile_sum[2];
+    if (looks || careful || is_first) look(S, is_first, {0, 0} LADDER_SITE);
+    exp2_weights<T>(S, P, scale_log2, max, tile_sum);
+    if (!is_first && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= limit LADDER_SITE)) {
+      weigh_again(S, P, tile_sum LADDER_SITE);
+    }
+    for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
+    rescale &= !is_first;  // then O is 0
+  }
+  __device__ __forceinline__ void weigh_again(Scores S, Weights P, float (&tile_sum)[2] LADDER_SITE_PARAMETER) {
+    float by[2];
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       const float largest = fmaxf(quad_max(lane_max(S, lane_row) LADDER_SITE), above[lane_row]);
       const float growth = ex2_approx(above[lane_row] - largest), to = max[lane_row] + largest;
       correction[lane_row] = rescale ? correction[lane_row] * growth : growth;
       sum[lane_row] *= growth;
-      by[lane_row] = is_huge(to) ? largest : to - max[lane_row];
-      above[lane_row] = is_huge(to) ? largest : 0;
-      if (!is_huge(to)) max[lane_row] = to;
+      if (is_huge(to)) {
+        by[lane_row] = above[lane_row] = largest, limit = -1;
+      } else {
+        by[lane_row] = to - max[lane_row];
+        max[lane_row] = to, above[lane_row] = 0;
+      }
     }
-    rescale = careful = true;
-  }
-  // The whole warp: an exchange needs it. `looks`: also where it is not careful.
-  __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first, bool looks LADDER_SITE_PARAMETER) {
-    bool sure = looks || careful || is_first, huge = rescale = false;
-    if (sure) {
-      float largest_of[2] = {lane_max(S, 0) * scale_log2, lane_max(S, 1) * scale_log2};
-      huge = look(largest_of, is_first LADDER_SITE);
-      sure = !rescale;
+#pragma unroll
+    for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
+      for (int i = 0; i < 4; ++i) S[key_tile][i] -= by[i / 2];
     }
-    weigh_until_won(S, P, scale_log2, max, sure, huge LADDER_SITE);
-    rescale &= !is_first;  // then O is 0
-  }
-  // A loop and no second text of the exponentials, for the cache of instructions.
-  __device__ __forceinline__ void weigh_until_won(Scores S, Weights P, float scale, const float (&max)[2], bool sure,
-                                                  bool huge LADDER_SITE_PARAMETER) {
-    float base[2] = {max[0], max[1]}, tile_sum[2];
-    bool lost = false;
-#pragma unroll 1
-    do {
-      if (lost) lose(S, base LADDER_SITE), scale = 1, huge = false;
-      exp2_weights<T>(S, P, scale, base, tile_sum);
-      lost = !sure && vote_any(huge || fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T> LADDER_SITE);
-    } while (lost);
-    for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
+    exp2_weights<T>(S, P, tile_sum);
+    rescale = careful = true;  // from now on
   }
 };
 
@@ -440,35 +469,22 @@ struct Softmax {
 template <class T, int BC>
 struct SoftmaxInTwo : Softmax<T, BC> {
   using Base = Softmax<T, BC>;
-  using Base::careful, Base::max, Base::rescale, Base::scale_log2, Base::sum;
+  using Base::careful, Base::limit, Base::max, Base::rescale, Base::scale_log2, Base::sum;
   using typename Base::Scores, typename Base::Weights;
-  bool sure, huge;  // of this tile: no score has outgrown its maximum; one is huge
 
   // The whole warp: an exchange needs it. `may_begin`: a row may meet its first key here.
   __device__ __forceinline__ void scale(Scores S, bool is_first, bool may_begin LADDER_SITE_PARAMETER) {
-    sure = careful || is_first || may_begin;
-    huge = rescale = false;
-    if (sure) {
-      float largest_of[2] = {lane_max(S, 0) * scale_log2, lane_max(S, 1) * scale_log2};
-      huge = Base::look(largest_of, is_first LADDER_SITE);
-      sure = !rescale;
-    }
+    rescale = false;
+    if (careful || is_first || may_begin) Base::look(S, is_first, {0, 0} LADDER_SITE);
     scale_scores(S, scale_log2, max);
     rescale &= !is_first;  // then O is 0
   }
-  __device__ __forceinline__ void weigh(Scores S, Weights P LADDER_SITE_PARAMETER) {
-    float by[2], tile_sum[2];
-    bool lost = false;
-#pragma unroll 1
-    do {
-      if (lost) {
-        Base::lose(S, by LADDER_SITE);
-        scale_scores(S, 1, by);
-        huge = false;
-      }
-      exp2_weights<T>(S, P, tile_sum);
-      lost = !sure && vote_any(huge || fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T> LADDER_SITE);
-    } while (lost);
+  __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first LADDER_SITE_PARAMETER) {
+    float tile_sum[2];
+    exp2_weights<T>(S, P, tile_sum);
+    if (!is_first && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= limit LADDER_SITE)) {
+      Base::weigh_again(S, P, tile_sum LADDER_SITE);
+    }
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
   }
 };

@@ -118,10 +118,9 @@ ladder::Counts predict(const ladder::Launched& spec) {
       .wgmma_under_loads =
           spec.causal || problem.is_window || problem.is_varlen ? 0 : 2 * WARPS / 4 * under_loads(walk, most, clusters),
       .products_of_busiest_block = busiest * WARPS / 4 * (walk.qk + walk.pv),
-      .shuffles = q_warps * 2 * 2 * 2,   // two rows, two exchanges: the maxima of the first tile, the sums
-      .votes = tiles * WARPS + q_warps,  // whether anything has to be rescaled
+      .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
+      .votes = tiles * WARPS,           // whether anything has to be rescaled
       .votes_on_scores = problem.is_window ? 0 : q_warps,       // in the first tile, and where a warp is careful
-      .yes_votes = q_warps,                                     // in the first tile
       .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
       .exponentials_under_stores =
           problem.is_varlen ? 0 : (q_warps - blocks * WARPS) * 2 * (BC / 2 + 2),  // those of the next first tile
@@ -141,7 +140,9 @@ ladder::Counts most_of_data(const ladder::Launched& spec) {
   const Problem<C> problem(spec);
   uint64_t q_warps = 0;
   for (int i = 0; i < spec.batch; ++i) q_warps += spec.heads * problem.pairs(i) * 2 * C::WARPS;
-  return {.exponentials = q_warps * 16 * C::BC, .corrections_at_rest = q_warps * 32};
+  return {.votes = q_warps * (spec.keys() / C::BC + 1),  // where a warp looks first, one more
+          .exponentials = q_warps * 16 * C::BC,
+          .corrections_at_rest = q_warps * 32};
 }
 
 template <class C>
@@ -153,8 +154,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
                   .o = ladder::Element::bf16};
   rest.writes_lse = true;
   rest.from_first_key = true;
-  rest.per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32};
-  rest.most_per_rescale = {.votes = 1};  // whether a score is huge
+  rest.most_per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32};
   rest.most_of_data = most_of_data<C>;
   rest.workspace_bytes = [](const ladder::Shape& spec) {
     return spec.lens_q.count > 0 ? spec.batch * sizeof(Sequence) : uint64_t{0};

@@ -130,9 +130,8 @@ ladder::Counts predict(const ladder::Launched& spec) {
           problem.in_twos ? 0 : WARPS / 4 * under_loads,  // of a pair under a mask one copies for the other
       .products_of_busiest_block = busiest * WARPS / 4 * (WALK.qk + WALK.pv),
       .shuffles = q_warps * 2 * 2 * 2,       // two rows, two exchanges: the maxima of the first tile, the sums
-      .votes = tiles * WARPS + q_warps,      // whether anything has to be rescaled
+      .votes = tiles * WARPS,                // whether anything has to be rescaled
       .votes_on_scores = beginning * WARPS,  // where a row may meet its first key, and where a warp is careful
-      .yes_votes = q_warps,                  // in the first tile
       .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
       .exponentials_under_stores =
           problem.is_varlen ? 0 : (q_warps - blocks * WARPS) * 2 * (BC / 2 + 2),  // those of the next first tile
@@ -152,7 +151,9 @@ ladder::Counts most_of_data(const ladder::Launched& spec) {
   const Problem<C> problem(spec);
   uint64_t q_warps = 0;
   for (int i = 0; i < spec.batch; ++i) q_warps += spec.heads * problem.pairs(i) * problem.together * C::WARPS;
-  return {.exponentials = q_warps * 16 * C::BC, .corrections_at_rest = q_warps * 32};
+  return {.votes = q_warps * (spec.keys() / C::BC + 1),  // where a warp looks first, one more
+          .exponentials = q_warps * 16 * C::BC,
+          .corrections_at_rest = q_warps * 32};
 }
 
 template <class C>
@@ -164,8 +165,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
                   .o = ladder::Element::bf16};
   rest.writes_lse = true;
   rest.from_first_key = true;
-  rest.per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32};
-  rest.most_per_rescale = {.votes = 1};  // whether a score is huge
+  rest.most_per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32};
   rest.most_of_data = most_of_data<C>;
   rest.workspace_bytes = [](const ladder::Shape& spec) {
     return spec.lens_q.count > 0 ? spec.batch * sizeof(Sequence) : uint64_t{0};

@@ -80,10 +80,9 @@ ladder::Counts predict(const ladder::Launched& spec) {
       .wgmma_beside_exponentials = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // all of them
       .wgmma_under_loads = in_twos ? 0 : WARPS / 4 * under_loads,  // of a pair under a mask one copies for the other
       .products_of_busiest_block = busiest * WARPS / 4 * (WALK.qk + WALK.pv),
-      .shuffles = q_warps * 2 * 2 * 2,   // two rows, two exchanges: the maxima of the first tile, the sums
-      .votes = tiles * WARPS + q_warps,  // whether anything has to be rescaled
+      .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
+      .votes = tiles * WARPS,           // whether anything has to be rescaled
       .votes_on_scores = is_window || spec.softcap > 0 ? 0 : q_warps,  // in the first tile, and where a warp is careful
-      .yes_votes = q_warps,                                            // in the first tile
       .exponentials =
           (tiles * WARPS * BC + q_warps * 4) * 16 + functions,  // weights; the corrections of the first tile
       .exponentials_under_stores =
@@ -106,7 +105,9 @@ ladder::Counts most_of_data(const ladder::Launched& spec) {
   const bool is_alone = spec.left >= 0 || spec.right > 0 || both || (!spec.causal && one);
   const int64_t together = is_alone ? 1 : C::BLOCKS, q_tiles = (spec.n + C::BR - 1) / C::BR;
   const uint64_t q_warps = spec.batch_heads() * ((q_tiles + together - 1) / together) * together * C::WARPS;
-  return {.exponentials = q_warps * 16 * C::BC, .corrections_at_rest = q_warps * 32};
+  return {.votes = q_warps * (spec.keys() / C::BC + 1),  // where a warp looks first, one more
+          .exponentials = q_warps * 16 * C::BC,
+          .corrections_at_rest = q_warps * 32};
 }
 
 template <class C>
@@ -120,8 +121,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
                   .o = ladder::Element::bf16};
   rest.writes_lse = true;
   rest.from_first_key = true;
-  rest.per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32};
-  rest.most_per_rescale = {.votes = 1};  // whether a score is huge
+  rest.most_per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32};
   rest.most_of_data = most_of_data<C>;
   return ladder::make_variant<C>(run<C>, flash_attention<C, Mask::none, Score<false, false>>, predict<C>,
                                  std::move(rest));

@@ -15,12 +15,8 @@ namespace {
 using Element = bf16;
 
 constexpr float LOG2E = 1.44269504088896341f;
-constexpr float RESCALE_ABOVE = 8.0f;       // log2 units: no weight exceeds 2^8
-constexpr float NO_KEY = -0x1.fffffep127f;  // a row's maximum before its first key; in log2 units, as all maxima
-// A row that has met a score of HUGE_SCORE or more takes its largest score from all others before they are scaled: the
-// compiler makes S * scale_log2 - max one instruction, and what the maximum lost when it was rounded stays in the
-// difference, beyond 2^24 more than 1. Its maximum is CALM then, so that every tile has outgrown it.
-constexpr float HUGE_SCORE = 0x1p15f, CALM = -2 * RESCALE_ABOVE;  // log2 units
+constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8
+constexpr float NO_KEY = -0x1p100f;    // a row's maximum before its first key; in log2 units, as all maxima
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <int HEAD_DIM_, int BR_, int BC_, int WARPS_>
@@ -143,12 +139,9 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
   const float sink = p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + head) * LOG2E, NO_KEY);
   float O_frag[M_TILES][PV_N_TILES][4] = {};  // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
   float row_max[M_TILES][2], row_sum[M_TILES][2];  // [group][lane_row]: a lane has a share of two rows per group
-  float row_largest[M_TILES][2];                   // a score, of a row that has met a huge one; or 0
-  const auto is_huge = [](float max) { return fabsf(max) >= HUGE_SCORE && max != NO_KEY; };
   for (int group = 0; group < M_TILES; ++group) {
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      row_max[group][lane_row] = is_huge(sink) ? CALM : sink;
-      row_largest[group][lane_row] = is_huge(sink) ? (sink - CALM) / scale_log2 : 0;
+      row_max[group][lane_row] = sink;
       row_sum[group][lane_row] = lane % 4 == 0 && sink > NO_KEY;
     }
   }
@@ -238,21 +231,9 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
           }
           tile_max = quad_max(tile_max);
 
-          float &max = row_max[group][lane_row], &largest = row_largest[group][lane_row];
-          const float new_max = fmaxf(max, tile_max * scale_log2);
-          float growth = new_max - max;
-          if (is_huge(new_max) || largest != 0) {
-            const float before = largest != 0 ? largest : (max - CALM) / scale_log2;
-            largest = fmaxf(tile_max, before);
-            growth = (largest - before) * scale_log2;
-            max = CALM;
-#pragma unroll
-            for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-              for (int i = 2 * lane_row; i < 2 * lane_row + 2; ++i) S_frag[group][key_tile][i] -= largest;
-            }
-          } else
-            max = new_max;
-          const float correction = ex2_approx(-growth);  // 1 where nothing has grown
+          const float new_max = fmaxf(row_max[group][lane_row], tile_max * scale_log2);
+          const float correction = ex2_approx(row_max[group][lane_row] - new_max);  // 1 where nothing has grown
+          row_max[group][lane_row] = new_max;
           row_sum[group][lane_row] *= correction;
           for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
             O_frag[group][column_tile][2 * lane_row] *= correction;
@@ -316,9 +297,7 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
         st_shared_b32(O_row ^ (column_tile * 16), has_keys ? pack<Element>(low, high) : 0);
       }
       if (p.LSE != nullptr && lane % 4 == 0 && query < sequence.n_q)  // log(0) is -infinity
-        st_global_f32(p.LSE + LSE_row + query,
-                      (row_max[group][lane_row] + row_largest[group][lane_row] * scale_log2) / LOG2E +
-                          logf(row_sum[group][lane_row]));
+        st_global_f32(p.LSE + LSE_row + query, row_max[group][lane_row] / LOG2E + logf(row_sum[group][lane_row]));
     }
   }
   __syncwarp();  // safe to read O: all lanes have stored their part of the warp's rows

@@ -87,6 +87,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest.from_first_key = true;
   rest.per_rescale = {.shuffles = M_TILES * 2 * 2, .exponentials = M_TILES * 2 * 32};
   rest.conflict_ways = 1.0;
+  rest.largest_score = 0x1p24f;  // 05_exp2f says why
   return ladder::make_variant<C>(run<C>, flash_attention<C, Score<false, false>>, predict<C>, std::move(rest));
 }
 

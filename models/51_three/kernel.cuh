@@ -37,35 +37,20 @@ struct Config : forward::Tile<BR, BC, WARPS, STAGES, 1> {
 template <class T, int BC>
 struct SoftmaxInTwo : forward::Softmax<T, BC> {
   using Base = forward::Softmax<T, BC>;
-  using Base::careful, Base::max, Base::rescale, Base::scale_log2, Base::sum;
+  using Base::careful, Base::limit, Base::max, Base::rescale, Base::scale_log2, Base::sum;
   using typename Base::Scores, typename Base::Weights;
-  bool sure, huge;  // of this tile: no score has outgrown its maximum; one is huge
 
   // The whole warp: an exchange needs it. `may_begin`: a row may meet its first key here.
   __device__ __forceinline__ void scale(Scores S, bool is_first, bool may_begin) {
-    sure = careful || is_first || may_begin;
-    huge = rescale = false;
-    if (sure) {
-      float largest_of[2] = {lane_max(S, 0) * scale_log2, lane_max(S, 1) * scale_log2};
-      huge = Base::look(largest_of, is_first);
-      sure = !rescale;
-    }
+    rescale = false;
+    if (careful || is_first || may_begin) Base::look(S, is_first, {0, 0});
     scale_scores(S, scale_log2, max);
     rescale &= !is_first;  // then O is 0
   }
-  __device__ __forceinline__ void weigh(Scores S, Weights P) {
-    float by[2], tile_sum[2];
-    bool lost = false;
-#pragma unroll 1
-    do {
-      if (lost) {
-        Base::lose(S, by);
-        scale_scores(S, 1, by);
-        huge = false;
-      }
-      exp2_weights<T>(S, P, tile_sum);
-      lost = !sure && vote_any(huge || fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT<T>);
-    } while (lost);
+  __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first) {
+    float tile_sum[2];
+    exp2_weights<T>(S, P, tile_sum);
+    if (!is_first && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= limit)) Base::weigh_again(S, P, tile_sum);
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
   }
 };
@@ -181,7 +166,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     softmax.scale(S_frag, false, may_begin);
     wgmma_wait<0>(O_frag, P_frag);  // safe to touch O and P: PV is done
     release(V, tile - 1);
-    softmax.weigh(S_frag, P_frag);
+    softmax.weigh(S_frag, P_frag, false);
   };
   float normalise[2];
   const auto finish = [&](int tile) {
@@ -224,7 +209,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     hide_unseen(S_frag, Seen<MASK>(p), work, begin);
     softmax.begin(work.number(Work::SINK), lane % 4 == 0);
     softmax.scale(S_frag, true, true);
-    softmax.weigh(S_frag, P_frag);
+    softmax.weigh(S_frag, P_frag, true);
     release_Q(round - 1);
     int tile = begin + 1;
     if constexpr (MASK != Mask::window) {

@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     softmax.scale(S_frag, false, may_begin);
     wgmma_wait<0>(O_frag, P_frag);  // safe to touch O and P: PV is done
     release(V, tile - 1);
-    softmax.weigh(S_frag, P_frag);
+    softmax.weigh(S_frag, P_frag, false);
   };
   float normalise[2];
   const auto finish = [&](int tile) {
@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     hide_unseen(S_frag, Seen<MASK>(p), work, begin);
     softmax.begin(work.number(Work::SINK), lane % 4 == 0);
     softmax.scale(S_frag, true, true);
-    softmax.weigh(S_frag, P_frag);
+    softmax.weigh(S_frag, P_frag, true);
     release_Q(round - 1);
     int tile = begin + 1;
     if constexpr (MASK != Mask::window) {

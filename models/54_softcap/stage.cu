@@ -91,10 +91,9 @@ ladder::Counts predict(const ladder::Launched& spec) {
       .wgmma_beside_exponentials = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // all of them
       .wgmma_under_loads = spec.causal || is_window ? 0 : together * WARPS / 4 * under_loads(walk, shares, clusters),
       .products_of_busiest_block = busiest * WARPS / 4 * (walk.qk + walk.pv),
-      .shuffles = q_warps * 2 * 2 * 2,               // two rows, two exchanges: the maxima of the first tile, the sums
-      .votes = (tiles + changed) * WARPS + q_warps,  // whether anything has to be rescaled, or is far
+      .shuffles = q_warps * 2 * 2 * 2,     // two rows, two exchanges: the maxima of the first tile, the sums
+      .votes = (tiles + changed) * WARPS,  // whether anything has to be rescaled, or is far
       .votes_on_scores = is_window || spec.softcap > 0 ? 0 : q_warps,  // in the first tile, and where a warp is careful
-      .yes_votes = q_warps,                                            // in the first tile
       .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,         // weights; the corrections of the first tile
       .exponentials_under_stores =
           spec.softcap > 0 ? 0 : (q_warps - blocks * WARPS) * 2 * (BC / 2 + 2),  // those of the next first tile
@@ -116,7 +115,7 @@ ladder::Counts most_of_data(const ladder::Launched& spec) {
   const bool is_alone = spec.left >= 0 || spec.right > 0 || (!spec.causal && spec.softcap > 0);
   const int64_t together = is_alone ? 1 : C::BLOCKS, q_tiles = (spec.n + C::BR - 1) / C::BR;
   const uint64_t q_warps = spec.batch_heads() * ((q_tiles + together - 1) / together) * together * C::WARPS;
-  return {.votes = spec.softcap > 0 ? q_warps * ((spec.keys() + C::BC - 1) / C::BC) * 2 : 0,
+  return {.votes = q_warps * ((spec.keys() + C::BC - 1) / C::BC) * (spec.softcap > 0 ? 3 : 1),
           .exponentials = q_warps * 16 * C::BC,
           .corrections_at_rest = q_warps * 32};
 }
@@ -131,7 +130,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest.writes_lse = true;
   rest.from_first_key = true;
   // Maxima may rise, or scores of the tile are far under a softcap: one vote more says so of weights in vain, one of a tanh for each.
-  rest.most_per_rescale = {.shuffles = 2 * 2, .votes = 1, .exponentials = 16 * C::BC + 2 * 32};
+  rest.most_per_rescale = {.shuffles = 2 * 2, .exponentials = 16 * C::BC + 2 * 32};
   rest.most_of_data = most_of_data<C>;
   return ladder::make_variant<C>(run<C>, flash_attention<C, Mask::none, Score<false>>, predict<C>, std::move(rest));
 }

@@ -75,18 +75,18 @@ struct Schedule : forward::Schedule<C, MASK> {
 template <class T, int BC>
 struct Softmax : forward::Softmax<T, BC> {
   using Base = forward::Softmax<T, BC>;
-  using Base::careful, Base::max, Base::rescale, Base::scale_log2;
+  using Base::careful, Base::limit, Base::max, Base::rescale, Base::scale_log2, Base::sum;
   using typename Base::Scores, typename Base::Weights;
   float line[2] = {};  // what ALiBi adds to the score of the tile's first key, in log2 units
 
   __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first, bool looks) {
-    bool sure = looks || careful || is_first, huge = rescale = false;
-    if (sure) {
-      float largest_of[2] = {lane_max(S, 0) * scale_log2 + line[0], lane_max(S, 1) * scale_log2 + line[1]};
-      huge = Base::look(largest_of, is_first);
-      sure = !rescale;
-    }
-    Base::weigh_until_won(S, P, scale_log2, {max[0] - line[0], max[1] - line[1]}, sure, huge);
+    rescale = false;
+    float tile_sum[2];
+    if (looks || careful || is_first) Base::look(S, is_first, line);
+    const float base[2] = {max[0] - line[0], max[1] - line[1]};
+    exp2_weights<T>(S, P, scale_log2, base, tile_sum);
+    if (!is_first && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= limit)) Base::weigh_again(S, P, tile_sum);
+    for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
     rescale &= !is_first;  // then O is 0
   }
 };

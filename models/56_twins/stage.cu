@@ -84,10 +84,9 @@ ladder::Counts predict(const ladder::Launched& spec) {
           .wgmma_under_loads =
               spec.causal ? 0 : WARPS / 4 * under_loads,  // of a pair under a mask one copies for the other
           .products_of_busiest_block = busiest * WARPS / 4 * (WALK.qk + WALK.pv),
-          .shuffles = q_warps * 2 * 2 * 2,   // two rows, two exchanges: the maxima of the first tile, the sums
-          .votes = tiles * WARPS + q_warps,  // whether anything has to be rescaled
-          .votes_on_scores = q_warps,        // in the first tile, and where a warp is careful
-          .yes_votes = q_warps,              // in the first tile
+          .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
+          .votes = tiles * WARPS,           // whether anything has to be rescaled
+          .votes_on_scores = q_warps,       // in the first tile, and where a warp is careful
           .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
           .exponentials_under_stores = (q_warps - blocks * WARPS) * 2 * (BC / 2 + 2),  // those of the next first tile
           .barriers = 2 * blocks + q_warps / 4,                  // of the cluster, and one of a warpgroup
@@ -105,7 +104,9 @@ template <class C>
 ladder::Counts most_of_data(const ladder::Launched& spec) {
   const uint64_t rows = spec.causal && spec.heads / spec.key_heads() % 2 == 0 ? C::BR : 2 * C::BR;
   const uint64_t q_warps = spec.batch_heads() * ((spec.n + rows - 1) / rows) * rows / 16;
-  return {.exponentials = q_warps * 16 * C::BC, .corrections_at_rest = q_warps * 32};
+  return {.votes = q_warps * (spec.keys() / C::BC + 1),  // where a warp looks first, one more
+          .exponentials = q_warps * 16 * C::BC,
+          .corrections_at_rest = q_warps * 32};
 }
 
 template <class C>
@@ -117,8 +118,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
       .o = ladder::Element::bf16};
   rest.writes_lse = true;
   rest.from_first_key = true;
-  rest.per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32};
-  rest.most_per_rescale = {.votes = 1};  // whether a score is huge
+  rest.most_per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32};
   rest.most_of_data = most_of_data<C>;
   return ladder::make_variant<C>(run<C>, flash_attention<C, Mask::none>, predict<C>, std::move(rest));
 }

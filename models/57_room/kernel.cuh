@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     softmax.scale(S_frag, false, false);
     wgmma_wait<0>(O_frag, P_frag);  // safe to touch O and P: PV is done
     release(V, tile - 1);
-    softmax.weigh(S_frag, P_frag);
+    softmax.weigh(S_frag, P_frag, false);
   };
   float normalise[2];
   const auto finish = [&](int tile) {
@@ -269,7 +269,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     mask(begin);
     softmax.begin(work.number(Work::SINK), lane % 4 == 0);
     softmax.scale(S_frag, true, true);
-    softmax.weigh(S_frag, P_frag);
+    softmax.weigh(S_frag, P_frag, true);
     int tile = begin + 1;
     for (const int whole_end = work[Work::WHOLE_END]; tile < whole_end; ++tile) step(tile);
     for (; tile < end; ++tile) step(tile, true);

@@ -72,10 +72,9 @@ ladder::Counts predict(const ladder::Launched& spec) {
           spec.causal ? 0 : WARPS / 4 * under_loads,  // of a pair under a mask one copies for the other
       .products_of_busiest_block = busiest * WARPS / 4 * (WALK.qk + WALK.pv),
       .products_under_copies = later * WARPS * (WALK.qk + WALK.pv) * PANELS / 2,  // the last two panels of a warp's O
-      .shuffles = q_warps * 2 * 2 * 2,   // two rows, two exchanges: the maxima of the first tile, the sums
-      .votes = tiles * WARPS + q_warps,  // whether anything has to be rescaled
-      .votes_on_scores = q_warps,        // in the first tile, and where a warp is careful
-      .yes_votes = q_warps,              // in the first tile
+      .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
+      .votes = tiles * WARPS,           // whether anything has to be rescaled
+      .votes_on_scores = q_warps,       // in the first tile, and where a warp is careful
       .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
       .barriers = 2 * blocks + left * WARPS / 4,  // of the cluster, and of a warpgroup that lets tiles pass
       .bulk_copies =
@@ -92,7 +91,9 @@ ladder::Counts predict(const ladder::Launched& spec) {
 template <class C>
 ladder::Counts most_of_data(const ladder::Launched& spec) {
   const uint64_t q_warps = spec.batch_heads() * (((spec.n + C::BR - 1) / C::BR + 1) / 2) * 2 * C::WARPS;
-  return {.exponentials = q_warps * 16 * C::BC, .corrections_at_rest = q_warps * 32};
+  return {.votes = q_warps * (spec.keys() / C::BC + 1),  // where a warp looks first, one more
+          .exponentials = q_warps * 16 * C::BC,
+          .corrections_at_rest = q_warps * 32};
 }
 
 template <class C>
@@ -106,8 +107,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
       .o = ladder::Element::bf16};
   rest.writes_lse = true;
   rest.from_first_key = true;
-  rest.per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32};
-  rest.most_per_rescale = {.votes = 1};  // whether a score is huge
+  rest.most_per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32};
   rest.most_of_data = most_of_data<C>;
   return ladder::make_variant<C>(run<C>, flash_attention<C, Mask::none>, predict<C>, std::move(rest));
 }
