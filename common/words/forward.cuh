@@ -349,10 +349,10 @@ __device__ __forceinline__ bool is_huge(float max) {
   return fabsf(max) >= HUGE_SCORE && fabsf(max) < -NO_KEY;
 }
 
-// 43_window, and with sinks 48_scores. A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2
-// - max). `max` is the same in a row's four lanes; a careful warp looks first whether a score has outgrown it, and so
-// does every warp on the first tile, and where a row may meet its first key. The sum of the weights tells whether that
-// was enough: too large or infinite, and they are made again.
+// 43_window, but for huge scores, and with sinks 48_scores. A lane's share of two rows: their scores S become weights
+// P = 2^(S * scale_log2 - max). `max` is the same in a row's four lanes; a careful warp looks first whether a score has
+// outgrown it, and so does every warp on the first tile, and where a row may meet its first key. The sum of the weights
+// tells whether that was enough: too large or infinite, and they are made again.
 // A row that has met a huge score keeps a calm `max`, and how far `above` it its largest score is: they are rounded
 // alike before one is taken from the other. No sum is below its `limit`, so its weights are made again on each tile.
 template <class T, int BC>
@@ -409,21 +409,21 @@ struct Softmax {
   // taken before they are scaled.
   __device__ __forceinline__ void begin_huge(Scores S, const float (&score)[2],
                                              const float (&plus)[2] LADDER_SITE_PARAMETER) {
-    careful = true;
     const float inverse = 1 / scale_log2;
+    limit = SUM_LIMIT<T>;
     float by[2];
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       const float before = largest(lane_row), to = quad_max(score[lane_row] LADDER_SITE) + plus[lane_row] * inverse;
       by[lane_row] = fmaxf(to, before * inverse);
       const float new_max = fmaxf(to * scale_log2, before);
-      max[lane_row] = is_huge(new_max) ? 0 : new_max,
-      above[lane_row] = is_huge(new_max) ? by[lane_row] * scale_log2 : 0;
-      if (is_huge(new_max))
-        limit = -1;
-      else
-        by[lane_row] = 0;
+      if (is_huge(new_max)) {
+        max[lane_row] = 0, above[lane_row] = by[lane_row] * scale_log2, limit = -1;
+      } else {
+        max[lane_row] = new_max, above[lane_row] = by[lane_row] = 0;
+      }
       sum[lane_row] *= ex2_approx(before - new_max);
     }
+    careful = vote_any(limit < 0 LADDER_SITE);
 #pragma unroll
     for (int key_tile = 0; key_tile < BC / 8; ++key_tile) {
       for (int i = 0; i < 4; ++i) S[key_tile][i] -= by[i / 2];
