@@ -86,6 +86,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "38_seam",
     .previous = "37_plain",
+    .role = ladder::Role::line,
     .idea = "What lies between two tiles of queries runs under products: sums and the next tile's place under the last "
             "PV, O's way out under the next QK.",
     .limit =
