@@ -181,6 +181,7 @@ void give_way() {
 void Scheduler::complete_block_barrier() {
   if (at_barrier == 0 || at_barrier < live) return;
   at_barrier = 0;
+  named_barriers[0] = {};
   ++block.counting.counters.barriers;
   if (block.launch.options.check) block.races.sync_block();
   for (uint32_t i = 0; i < block.launch.warps(); ++i) {

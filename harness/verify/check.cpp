@@ -344,7 +344,8 @@ bool CheckResult::answers_right() const {
 }
 
 bool CheckResult::counts_right() const {
-  return std::ranges::none_of(failures, [](const Failure& failure) { return is_about_counts(failure.kind); });
+  return told.empty() &&
+         std::ranges::none_of(failures, [](const Failure& failure) { return is_about_counts(failure.kind); });
 }
 
 bool CheckResult::has(FailureKind kind) const {

@@ -76,6 +76,7 @@ struct CheckResult {
   double rms_err = 0, rms_tolerance = 0;            // of all elements; 0 for a property
   std::vector<OutputError> errors = {};             // output by output; the four above are those of the worst
   std::vector<Failure> failures = {};               // empty exactly when ok
+  std::vector<Failure> told = {};                   // counts that differ, where that is no failure
   std::optional<emulator::Counters> counters = {};  // on the emulator
   Tensor output = {};                               // the first of the outputs as the kernel left it, all heads
   double seconds = 0;                               // host time spent, checks included

@@ -298,8 +298,11 @@ bool Judge::keep(const Subject& subject, Place place, const Shape& shape, std::v
   CheckLine& into = line(subject, place, shape);
   for (CheckResult& result : results) {
     result.output = {};
-    if (choice_.answers_only) {
-      std::erase_if(result.failures, [](const Failure& failure) { return is_about_counts(failure.kind); });
+    if (choice_.answers_only || choice_.counts_told) {
+      const auto counts = std::ranges::stable_partition(
+          result.failures, [](const Failure& failure) { return !is_about_counts(failure.kind); });
+      if (!choice_.answers_only) std::ranges::move(counts, std::back_inserter(result.told));
+      result.failures.erase(counts.begin(), counts.end());
       result.ok = result.failures.empty();
     }
     into.results.push_back(std::move(result));
@@ -374,10 +377,6 @@ Status Judge::judge(Backend& backend, const std::vector<Subject>& subjects, cons
       const Shape& its = line_shape(shapes, task.trial);
       Result<std::vector<CheckResult>>& result = (*results)[i];
       if (result) {
-        if (!result->empty() && line(task.subject, place, its).results.empty()) {
-          std::ranges::copy(task.subject.compiled, std::back_inserter(result->front().failures));
-          result->front().ok = result->front().failures.empty();
-        }
         if (!keep(task.subject, place, its, std::move(*result))) return {};
       } else if (result.error().code == ExitCode::cannot_run_here &&
                  (task.trial.far_heads > 0 || task.trial.shape != its)) {  // what was asked for is refused by the plan
