@@ -26,7 +26,7 @@ void Cluster::run(uint64_t first_block) {
   *current.suspended = std::move(last);
   for (const auto& block : blocks) {
     current.block = block.get();
-    block->end(!failed && !stopped && !left);
+    block->end(!failed && !stopped && !left && !launch.options.begun);
   }
   current = {};
 }

@@ -153,8 +153,10 @@ struct Block {
     return launch.options.check && buffer.access == Access::read_write;
   }
   void note_global(SiteId site, const Device::Buffer& buffer, const void* address, uint32_t bytes, GlobalUse use) {
-    if (!is_ordered_memory(buffer)) return;
     const auto* const first = static_cast<const std::byte*>(address);
+    if (launch.options.begun && use == GlobalUse::read) [[unlikely]]
+      launch.options.begun(buffer.name, static_cast<uint64_t>(first - buffer.begin), bytes, linear_index);
+    if (!is_ordered_memory(buffer)) return;
     if (launch.shadow.watches(buffer)) {
       if (shadow_sites.size() <= site) shadow_sites.resize(site + size_t{1}, -1);
       int16_t& number = shadow_sites[site];

@@ -97,7 +97,7 @@ inline const std::byte* begin_global(Instruction instruction, const CallSite& ca
   if (!block.launch.buffers.empty()) {
     buffer = block.checked_buffer(instruction, call, address, bytes, bytes, use != GlobalUse::read);
     if (buffer == nullptr) return nullptr;
-    if (block.is_ordered_memory(*buffer))
+    if (block.is_ordered_memory(*buffer) || block.launch.options.begun)
       block.note_global(block.counting.site_id(instruction, call), *buffer, address, bytes, use);
   }
   if (block.counts_sectors()) block.counting.log_global(address, buffer, block.counting.site_id(instruction, call));

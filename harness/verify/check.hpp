@@ -109,6 +109,10 @@ CheckResult check_on_emulator(const Rung& rung, const Variant& variant, const Pr
 CheckResult check_start(const Rung& rung, const Variant& variant, const Shape& shape,
                         const emulator::Options& options = {});
 
+// Whether each query of a launch is read by some block before its first product, by none that has begun with keys of another head alone.
+bool each_query_is_begun(const Rung& rung, const Variant& variant, const Shape& shape,
+                         const emulator::Options& options);
+
 // Adds that blocks have written nothing, as was not predicted; where some of many blocks have run, of a launch of which all write.
 void judge_idle_blocks(CheckResult& result, const Variant& variant, const Problem& problem, uint32_t multiprocessors);
 // Adds what was counted otherwise than predicted, on so many multiprocessors.
