@@ -326,7 +326,7 @@ uint32_t add_u32(Instruction instruction, const CallSite& call, uint32_t* addres
   if (to == nullptr) return nan_pattern<uint32_t>();
   Block& block = *current.block;
   const bool hands_on = releases && block.launch.options.check;
-  const Sums released = hands_on ? block.released_sums(block.counting.site_id(instruction, call)) : Sums();
+  const Sums released = hands_on ? block.released(block.counting.site_id(instruction, call)) : Sums();
   return block.launch.turns.add(reinterpret_cast<uint32_t*>(const_cast<std::byte*>(to)), value,
                                 hands_on ? &released : nullptr);
 }

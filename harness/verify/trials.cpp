@@ -28,7 +28,7 @@ constexpr int RANDOM_TRIALS = 8;
 constexpr int MANY_HEADS = 35, FEWER_HEADS = 11;  // where others are more
 constexpr uint32_t H200_MULTIPROCESSORS = 132;
 constexpr int LONG_WALK = 2200;   // keys, or 66 tiles of them;
-constexpr int MANY_TILES = 256;   // where tensor cores multiply, more than 8 bits number: 8192, 16384 or 32768 keys;
+constexpr int MANY_TILES = 264;   // where tensor cores multiply, more than 8 bits number, a multiple of 8, 11 and 12;
 constexpr int MASKED_TILES = 44;  // or under a mask so many
 constexpr int FAR_WALK = 65536 + 29;  // keys
 constexpr int SUBNORMAL = -14;        // times numbers of 1 or so: most are subnormal in f16
