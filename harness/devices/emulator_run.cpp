@@ -155,7 +155,8 @@ EmulatorRun run_on_emulator(const Rung& rung, const Variant& variant, const Prob
     limits.between = problem.shape.batch_heads() == 3 ? slice_of(1) : 0;
   } else if (problem.some > 0 && variant.workspace_at(launched) == 0) {
     limits.some = static_cast<uint64_t>(problem.some);
-    limits.count = problem.some == 1;  // of several beside each other it is their answers that are asked for
+    limits.check = limits.count =
+        problem.some == 1;  // of several beside each other it is their answers that are asked for
     limits.between =
         problem.shape.keys() > VERY_LONG ? emulator::Options::LAST : problem.seed * 0x9e3779b97f4a7c15u >> 8;
   } else if (problem.ends_only && variant.workspace_at(launched) == 0) {

@@ -68,7 +68,9 @@ std::string about_shape(const CheckLine& line, const Failure& cause) {
   for (const std::string& name : names) {
     const auto& [with, without] = words[name];
     const bool apart = std::ranges::none_of(with, [&](const std::string& word) { return without.contains(word); });
-    if (apart && !without.empty() && !with.contains("")) theirs.push_back(fmt::format("{}", fmt::join(with, " or ")));
+    constexpr size_t MOST = 4;  // of more it tells nothing
+    if (apart && !without.empty() && !with.contains("") && with.size() <= MOST)
+      theirs.push_back(fmt::format("{}", fmt::join(with, " or ")));
   }
   if (theirs.empty()) return "";
   return fmt::format("  All that was tried with {} meets it, and nothing else does: {} may be the cause.\n",

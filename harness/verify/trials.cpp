@@ -226,10 +226,10 @@ Trial of_few_queries(const Variant& variant, Trial trial) {
 // Maxima that stand anywhere, or grow to the last key, over so many tiles that all queries of all heads would take too
 // long.
 Trial long_walk(const Variant& variant, Shape shape, uint64_t seed) {
-  const bool is_fast = has_tensor_cores(variant, shape) && !shape.causal;
+  const bool is_fast = has_tensor_cores(variant, shape);
   shape = with_heads(with_columns(variant, shape, 68), 1, is_fast ? 1 : 2);
   // More keys than a block has threads, each of which may take one at a time, and more tiles than 8 bits number: its last block alone.
-  shape.n = supported_length(variant, shape, LONG_WALK, is_fast ? MANY_TILES : shape.causal ? MASKED_TILES : 66);
+  shape.n = supported_length(variant, shape, LONG_WALK, shape.causal ? MASKED_TILES : is_fast ? MANY_TILES : 66);
   std::vector<InputKind> kinds{InputKind::creeping_max, InputKind::peaky};
   kinds.resize(static_cast<size_t>(shape.heads));
   Trial trial{.shape = shape, .kinds = kinds, .seed = seed + 3, .ends_only = true, .some = is_fast ? 1 : 0};
@@ -391,9 +391,7 @@ std::vector<Trial> as_people_run(const Variant& variant, const Shape& usual, uin
     int heads, n, blocks;
   };
   const bool is_fast = has_tensor_cores(variant, usual);
-  const std::vector<Run> runs = !is_fast       ? std::vector<Run>{{16, 1024, 1}, {8, 2048, 1}}
-                                : usual.causal ? std::vector<Run>{{32, 1024, 4}, {16, 2048, 8}}
-                                               : std::vector<Run>{{16, 2048, 8}};
+  const std::vector<Run> runs = !is_fast ? std::vector<Run>{{16, 1024, 1}} : std::vector<Run>{{16, 2048, 8}};
   std::vector<Trial> trials;
   if (variant.workspace_at(usual) > 0 && !variant.takes(CROSS))
     return trials;  // all queries of so many keys take too long
@@ -839,7 +837,7 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
     trials.emplace_back(few(masked, 9, 1)).kinds = {InputKind::peaky};
     trials.push_back(long_and_wide(variant, masked, choice.seed + 1, WIDE_ROWS / 2));
     trials.push_back(long_walk(variant, masked, choice.seed));
-    for (const int tiles : {22, 24}) trials.emplace_back(few(masked, tiles, 1)).ends_only = true;
+    trials.emplace_back(few(masked, 24, 1)).ends_only = true;
     std::ranges::move(as_people_run(variant, masked, choice.seed), std::back_inserter(trials));
     std::ranges::move(whose_queries(variant, masked, choice.seed), std::back_inserter(trials));
   }
