@@ -355,6 +355,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   attempt->add_option("FILE", options.file, "a kernel, written like the stage's kernel.cuh");
   add_text(*attempt, "--like", options.like, "STAGE",
            "the stage whose place it takes; default: the one that its first line names");
+  attempt->add_flag("--counts", options.counts, "what it costs beside the stage is judged, too, and not told alone");
   attempt->add_flag("--sealed", options.sealed,
                     "JSON between two copies of the secret on standard input, which no kernel can forge");
   add_shape_flags(*attempt, raw, options);
@@ -377,6 +378,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
     add_text(*verb, "--timeout", raw.timeout, "SECONDS", "for one launch with its inputs and reference");
   }
   attempt->get_option("--thorough")->description("as check does");
+  attempt->get_option("--answers-only")->description("counts are not even told")->excludes("--counts");
   check->add_flag("--quick", options.quick, "a few problems of each stage, as the climb does")->excludes("--thorough");
   check->add_flag("--first-failure", options.first_failure, "a stage's check ends with its first wrong answer");
   bench->add_flag("--sweep", options.sweep, "N from 512 to 16384 with batch * N = 16384");

@@ -39,6 +39,7 @@ struct Options {
   bool ablate = false;  // all variants of a rung, not only its default
 
   std::string file, like;  // try: a kernel, and the rung that it was said to stand for; it is in `rungs`
+  bool counts = false;     // try: what differs from the rung's counts is a failure
   bool sealed = false;     // try: its JSON stands between two copies of the word on standard input
 
   // check
