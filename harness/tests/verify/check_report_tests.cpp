@@ -100,8 +100,8 @@ TEST_CASE("what differs and is no failure is told below a right verdict") {
 }
 
 TEST_CASE("of one rung the reason comes first") {
-  const std::string text = printed(
-      {.lines = {line("92_wrong", {result("peaky", 1e-2, 3e-4, {failure_of(FailureKind::wrong_result, "reason")})})}});
+  const CheckResult wrong = result("peaky", 1e-2, 3e-4, {failure_of(FailureKind::wrong_result, "reason")});
+  const std::string text = printed({.lines = {line("92_wrong", {wrong})}, .notes = {}});
   CHECK(text.starts_with("wrong_result: reason\n"));
 }
 
