@@ -21,6 +21,7 @@ uint64_t workspace_bytes(const ladder::Shape& shape) {
 
 const ladder::Registration registration({
     .name = "00_naive",
+    .role = ladder::Role::line,
     .idea = "One kernel per formula: scores, softmax, output. The n x n scores go through global memory.",
     .limit = "Nothing comes before it: the formula as written.",
     .prediction = "1 to 3 TFLOPS on an H200: two loads per multiply-add, and FP32 units instead of tensor cores.",

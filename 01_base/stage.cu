@@ -32,6 +32,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "01_base",
     .previous = "p09_mma",
+    .role = ladder::Role::line,
     .idea = "A warp owns two groups of 16 query rows, so that a fragment of K or V that it loads serves 32 rows.",
     .limit = "p09_mma loads every fragment of K and V for 16 query rows, with 8-way conflicts.",
     .prediction = "10x to 20x 00_naive: tensor cores instead of FP32 units and O(n d) bytes instead of O(n n); held "

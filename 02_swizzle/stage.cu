@@ -30,6 +30,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "02_swizzle",
     .previous = "01_base",
+    .role = ladder::Role::line,
     .idea =
         "XOR the chunk index with the row, and the eight rows of an ldmatrix fall into eight different bank groups.",
     .limit =

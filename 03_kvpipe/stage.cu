@@ -34,6 +34,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "03_kvpipe",
     .previous = "02_swizzle",
+    .role = ladder::Role::line,
     .idea = "cp.async brings V in while QK runs, and the next K while PV runs.",
     .limit =
         "A block of 02_swizzle multiplies nothing while it loads K and V, and passes every byte through registers.",

@@ -34,6 +34,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "04_vpair",
     .previous = "03_kvpipe",
+    .role = ladder::Role::branch,
     .idea = "One ldmatrix.x4.trans fetches V fragments for two column tiles, where .x2.trans fetched one.",
     .limit = "03_kvpipe issues one ldmatrix per mma in PV, twice as many as QK does for K.",
     .prediction = "0 % to +3 %: V ldmatrix instructions halve but the bytes and wavefronts stay; fewer issue slots and "

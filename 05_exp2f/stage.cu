@@ -35,6 +35,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "05_exp2f",
     .previous = "04_vpair",
+    .role = ladder::Role::branch,
     .idea =
         "Work in powers of two: scale, subtraction and change of base become one fused multiply-add in front of ex2.",
     .limit = "04_vpair spends four instructions per score on the exponential: multiply, subtract, multiply, ex2.",

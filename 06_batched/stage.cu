@@ -36,6 +36,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "06_batched",
     .previous = "05_exp2f",
+    .role = ladder::Role::branch,
     .idea = "A warp owns 32 query rows, and each K or V fragment that it loads feeds both of their 16-row groups.",
     .limit = "05_exp2f reads all of K and V from shared memory once per 16 query rows: each fragment feeds one "
              "product.",

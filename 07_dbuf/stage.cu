@@ -38,6 +38,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "07_dbuf",
     .previous = "06_batched",
+    .role = ladder::Role::lost,
     .idea = "Fetch K and V fragments one step ahead into a second set of registers.",
     .limit =
         "06_batched starts each group of mma only when its ldmatrix has returned, unless the compiler moved it up.",

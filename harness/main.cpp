@@ -25,7 +25,7 @@ constexpr std::pair<Verb, Result<ExitCode> (*)(const Options&)> VERBS[] = {
     {Verb::bench, [](const Options& options) { return bench_without_gpu(options, gpu_info().error()); }},
 #else
     {Verb::bench, bench_verb},       {Verb::compare, compare_verb}, {Verb::describe, describe_verb},
-    {Verb::peer, peer_verb},         {Verb::try_file, try_verb},
+    {Verb::list, list_verb},         {Verb::peer, peer_verb},       {Verb::try_file, try_verb},
 #endif
 };
 

@@ -243,6 +243,8 @@ told::Registration::Registration(const told::Rung& rung, Build build) {
   }
   ladder::Rung added{.name = rung.name,
                      .previous = rung.previous,
+                     .role = rung.role,
+                     .more_lines = rung.more_lines,
                      .idea = rung.idea,
                      .limit = rung.limit,
                      .prediction = rung.prediction,
@@ -284,6 +286,29 @@ const std::vector<Rung>& rungs() {
 const Rung* previous_of(const Rung& rung) {
   const auto found = std::ranges::find(rungs(), rung.previous, &Rung::name);
   return found == rungs().end() ? nullptr : &*found;
+}
+
+const Rung& of_line(const Rung& rung) {
+  const Rung* found = &rung;
+  for (size_t steps = 0; steps < rungs().size() && found->role != Role::line; ++steps) {  // none may be, in a circle
+    if (const Rung* before = previous_of(*found)) found = before;
+  }
+  return *found;
+}
+
+std::vector<const Rung*> by_line() {
+  std::vector<const Rung*> ordered;
+  for (const Rung& rung : rungs()) ordered.push_back(&rung);
+  std::ranges::stable_sort(ordered, {}, [](const Rung* rung) {
+    const Rung& above = of_line(*rung);
+    return std::pair(&above - rungs().data(), rung != &above);
+  });
+  return ordered;
+}
+
+std::string_view to_string(Role role) {
+  constexpr std::string_view WORDS[] = {"line", "branch", "variant", "port", "lost"};
+  return WORDS[role.value];
 }
 
 void forget_variants(const Rung& rung) {

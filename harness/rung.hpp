@@ -83,6 +83,8 @@ struct Variant {
 struct Rung {
   std::string_view name;
   std::string_view previous = "";
+  Role role = Role::branch;
+  MoreLines more_lines = {};
   std::string_view idea;
   std::string_view limit;
   std::string_view prediction;
@@ -115,6 +117,15 @@ const std::vector<Rung>& rungs();
 
 // The rung that `rung` names as its previous; null for the first.
 const Rung* previous_of(const Rung& rung);
+
+// The rung of the line that `rung` is or hangs under: the nearest of those that it comes from, or the first of all.
+const Rung& of_line(const Rung& rung);
+
+// All rungs, each of the line with what hangs under it behind it.
+std::vector<const Rung*> by_line();
+
+// "line", "branch", "variant", "port", "lost"
+std::string_view to_string(Role role);
 
 // Adds a rung of a test's own. Made before main.
 struct Registration {

@@ -193,6 +193,36 @@ struct KernelStart {
   void (*start)(void (*run)(), void* device, const void* params) = nullptr;
 };
 
+// What a rung is on the ladder: a step of its line, which a newcomer climbs first, or one that hangs beside it.
+struct Role {
+  enum Value : uint8_t {
+    line,     // one of at most 28 that tell the whole story
+    branch,   // an idea of its own, for whoever wants to know more: between two of the line, or beside it
+    variant,  // what it starts from, for another shape or in a form that differs little
+    port,     // what others found, brought to another problem or another card
+    lost,     // slower, or no faster, and nothing is built on it
+  };
+  constexpr Role(Value value) : value(value) {}
+  template <int SAID = 0>
+  constexpr Role() : value() {
+    static_assert(SAID, "A stage.cu says its rung's role: .role = ladder::Role::line, branch, variant, port or lost.");
+  }
+  Value value;
+  bool operator==(const Role&) const = default;
+};
+
+// A rung changes at most 60 lines of the kernel that it starts from, so that a reader sees its idea. One that changes more says why.
+struct MoreLines {
+  enum Why : uint8_t {
+    none,
+    is_new,  // an instruction or a problem is new: at most 120
+    port,    // it brings what others found, and has no idea of its own: any number
+    other,   // any number, and its reason
+  };
+  Why why = none;
+  const char* reason = "";
+};
+
 // What a stage.cu fills and registers. The harness has its own Rung and Variant, made of these (rung.hpp).
 namespace told {
 
@@ -242,6 +272,8 @@ struct Variant {
 struct Rung {
   const char* name;             // its directory: "03_kvpipe"
   const char* previous = "";    // the rung whose idea it adds its own to, "02_swizzle"; none for the first alone
+  Role role;                    // what it is on the ladder
+  MoreLines more_lines = {};    // why it changes many lines of that rung's kernel, where it does
   const char* idea = "";        // one sentence
   const char* limit = "";       // what limits the rung before, one sentence
   const char* prediction = "";  // what we expected before measuring, with the reason

@@ -36,6 +36,15 @@ class Bound:
 
 
 @dataclass(frozen=True)
+class MoreLines:
+    """Why a rung changes more lines of its kernel than others may: "new", "port" or "other", and the reason; empty words
+    where it does not."""
+
+    why: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Variant:
     """One compiled configuration; a rung's first is its default. Zeros and an empty word where there is nothing to
     say."""
@@ -67,6 +76,9 @@ class Rung:
     part_title: str
     order: int
     previous: str  # the name of the rung that it starts from; empty for the first
+    role: str  # "line", "branch", "variant", "port", "lost"
+    line: str  # the name of the rung of the line that it is, or hangs under
+    more_lines: MoreLines
     idea: str
     limit: str
     prediction: str
@@ -127,7 +139,7 @@ def taken(kind: type, said: dict, **others):
 def rung_of(said: dict) -> Rung:
     bounds = tuple(taken(Bound, bound) for bound in said["resources"])
     variants = tuple(taken(Variant, variant, problems=tuple(variant["problems"])) for variant in said["variants"])
-    return taken(Rung, said, name=said["stage"], resources=bounds, variants=variants)
+    return taken(Rung, said, name=said["stage"], resources=bounds, variants=variants, more_lines=taken(MoreLines, said["more_lines"]))
 
 
 @functools.cache
@@ -149,6 +161,11 @@ def by_name() -> dict[str, Rung]:
 
 def names() -> list[str]:
     return [rung.name for rung in known()]
+
+
+def by_line() -> list[tuple[Rung, tuple[Rung, ...]]]:
+    """The rungs of the line, each with those that hang under it."""
+    return [(rung, tuple(other for other in known() if other.line == rung.name and other != rung)) for rung in known() if rung.line == rung.name]
 
 
 def parts() -> list[Part]:

@@ -28,6 +28,8 @@ uint64_t workspace_bytes(const ladder::Shape& shape) {
 const ladder::Registration registration({
     .name = "60_stored",
     .previous = "00_naive",
+    .role = ladder::Role::line,
+    .more_lines = {ladder::MoreLines::is_new, "Gradients."},
     .idea = "Gradients: one kernel per formula, with the n x n weights and their gradients in global memory.",
     .limit = "00_naive gives O and no gradient: nothing can be trained with it.",
     .prediction =

@@ -43,6 +43,9 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "64_warpgroups",
     .previous = "63_onewalk",
+    .role = ladder::Role::line,
+    .more_lines = {ladder::MoreLines::other,
+                   "wgmma for five products, with a producer, barriers and layouts of its own: little of 63 remains."},
     .idea = "All five products by wgmma: two warpgroups have 64 keys each, a third copies queries ahead, and dS alone "
             "changes hands.",
     .limit = "63_onewalk multiplies by mma.sync, at two thirds of wgmma's rate, and computes nothing while it copies.",

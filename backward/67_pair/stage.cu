@@ -49,6 +49,8 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "67_pair",
     .previous = "66_ahead",
+    .role = ladder::Role::lost,
+    .more_lines = {ladder::MoreLines::other, "Clusters: copies into both blocks, and barriers that count two."},
     .idea = "Two blocks with neighbouring keys walk over the same queries, and each brings half of a tile to both.",
     .limit = "Every block of 66_ahead copies all queries for itself, beside the dQ that goes back to the same L2.",
     .prediction =

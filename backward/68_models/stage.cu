@@ -60,6 +60,9 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "68_models",
     .previous = "66_ahead",
+    .role = ladder::Role::port,
+    .more_lines = {ladder::MoreLines::port,
+                   "What 40 to 42 found, for gradients: bf16, any lengths, heads that share keys, strides."},
     .idea =
         "What models ask for: bf16, any lengths of both sides, heads of queries that share keys, rows in any strides.",
     .limit = "66_ahead takes f16, as many keys as queries, a multiple of 128, and all of them in a row.",

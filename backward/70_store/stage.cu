@@ -43,6 +43,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "70_store",
     .previous = "69_behind",
+    .role = ladder::Role::branch,
     .idea = "dK and dV leave through shared memory, and the copy engine writes them.",
     .limit =
         "At a block's end 69_behind writes dK and dV from registers, 4 bytes a lane, and nothing multiplies meanwhile.",

@@ -56,6 +56,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "71_longest",
     .previous = "70_store",
+    .role = ladder::Role::branch,
     .idea = "Under a mask the longest walks begin first, those of several heads at a time.",
     .limit =
         "In 70_store the blocks of a head come in a row, so the last heads' longest blocks begin when most SMs have "

@@ -113,6 +113,8 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "73_lengths",
     .previous = "68_models",
+    .role = ladder::Role::port,
+    .more_lines = {ladder::MoreLines::port, "What 45, 70 and 71 found, for the gradients that models ask for."},
     .idea = "Sequences of several lengths lie one behind the other, and a launch takes them all, those with the "
             "longest walks first.",
     .limit = "All sequences of a batch have one length. Shorter ones are padded, and padding is copied and computed.",

@@ -47,6 +47,10 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "74_initial",
     .previous = "71_longest",
+    .role = ladder::Role::branch,
+    .more_lines =
+        {ladder::MoreLines::other,
+         "Sums that begin with -LSE and -D are kept in another order, by who makes them and who copies them."},
     .idea = "S and dP begin with what is subtracted from them, -LSE and -D, instead of with zeros.",
     .limit = "In 71_longest a lane loads LSE when S is there, and D when dP is there, and waits for each: a sixth of "
              "its time, by samples of where warps stood.",

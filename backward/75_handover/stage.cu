@@ -48,6 +48,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "75_handover",
     .previous = "74_initial",
+    .role = ladder::Role::line,
     .idea = "A tile's dQ is handed over when the next tile's products have been started.",
     .limit = "In 74_initial warps wait until their dQ lies in shared memory before they start the next tile's "
              "products: an eighth of their time.",

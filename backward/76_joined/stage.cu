@@ -125,6 +125,8 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "76_joined",
     .previous = "73_lengths",
+    .role = ladder::Role::port,
+    .more_lines = {ladder::MoreLines::port, "What 74 and 75 found, for the gradients that models ask for."},
     .idea = "What models ask of gradients, at the speed of 75: S and dP begin with -LSE and -D, and dQ is handed over "
             "behind the next tile's products.",
     .limit = "In 73_lengths a lane loads LSE when S is there, and D when dP is there, and waits for each. And it waits "

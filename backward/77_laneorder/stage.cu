@@ -45,6 +45,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "77_laneorder",
     .previous = "63_onewalk",
+    .role = ladder::Role::branch,
     .idea = "The sum of dQ lies in global memory in the order in which lanes hold it: a reduction fills whole sectors.",
     .limit = "63_onewalk adds 32 numbers to eight rows at once: eight sectors of 32 bytes, half of each.",
     .prediction =

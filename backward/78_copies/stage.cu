@@ -47,6 +47,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "78_copies",
     .previous = "77_laneorder",
+    .role = ladder::Role::branch,
     .idea = "The next tile of queries is copied while this one is worked on: cp.async, a ring of two.",
     .limit = "77_laneorder copies a tile through registers, and nothing is multiplied until it is there.",
     .prediction =

@@ -50,6 +50,9 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "79_groups",
     .previous = "78_copies",
+    .role = ladder::Role::branch,
+    .more_lines = {ladder::MoreLines::other,
+                   "Warps take different products, so each part of the walk is written for one of two teams."},
     .idea = "Four warps have P and dV of the keys, four dS and dK: each operand from shared memory serves twice the "
             "products.",
     .limit = "In 78_copies a warp has 16 keys, and reads all of Q and dO for them, twice: shared memory is 78 % busy.",

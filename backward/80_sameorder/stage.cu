@@ -52,6 +52,8 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "80_sameorder",
     .previous = "75_handover",
+    .role = ladder::Role::port,
+    .more_lines = {ladder::MoreLines::port, "What 72 found, for 75."},
     .idea = "75's walk with 72's turns: blocks add to dQ in one order, and two runs give the same bits.",
     .limit = "In 75_handover a block adds its share of dQ when it has it: two runs of the same training step differ. "
              "72_inorder's do "

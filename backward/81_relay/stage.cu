@@ -52,6 +52,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "81_relay",
     .previous = "80_sameorder",
+    .role = ladder::Role::branch,
     .idea = "Three threads take turns at adding to dQ: one waits for its turn while another's sums are on their way.",
     .limit = "In 80_sameorder one thread adds a half of each tile, waits until the sums are there, and passes the turn "
              "on: longer than "

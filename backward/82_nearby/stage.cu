@@ -127,6 +127,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "82_nearby",
     .previous = "76_joined",
+    .role = ladder::Role::branch,
     .idea = "In a window a key is seen by the queries near it alone: a walk begins and ends with them.",
     .limit = "In 76_joined a walk goes on to the last query. Of 16384 tokens that see the 1024 before them, seven "
              "eighths of a walk would be masked.",

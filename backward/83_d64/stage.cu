@@ -129,6 +129,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "83_d64",
     .previous = "82_nearby",
+    .role = ladder::Role::variant,
     .idea = "Heads of 64 columns: 128 queries a tile in place of 64, and each warpgroup makes dQ of half of them.",
     .limit =
         "82_nearby takes d = 128 alone. With 64 columns its tile of 64 queries would hold half the work, between as "

@@ -133,6 +133,10 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "84_meanwhile",
     .previous = "83_d64",
+    .role = ladder::Role::branch,
+    .more_lines = {ladder::MoreLines::other,
+                   "Five ideas in one rung: tiles of 64 queries, dQ by columns, K and V as operands in registers, "
+                   "products under the next exponentials, an mbarrier for a barrier. It shall be split."},
     .idea = "A tile's dQ and dK are made under the next tile's exponentials, and nobody meets at a barrier.",
     .limit =
         "In 83_d64 the exponentials take a third of a tile's time, and beside them the tensor cores have dP alone.",

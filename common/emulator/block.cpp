@@ -26,7 +26,7 @@ void Cluster::run(uint64_t first_block) {
   *current.suspended = std::move(last);
   for (const auto& block : blocks) {
     current.block = block.get();
-    block->end(!failed && !stopped && !left);
+    block->end(!failed && !stopped && !left && !launch.options.begun);
   }
   current = {};
 }
@@ -60,7 +60,8 @@ void Cluster::wake_waiting() {
     const auto known = launch.turns.acquire(wait.word, wait.value);
     if (!known) return false;
     Block& block = *wait.warp->block;
-    if (launch.options.check) block.sums.acquire({wait.warp->id, wait.warp->id * 32 + wait.lane, wait.site}, *known);
+    const RaceDetector::Actor actor{wait.warp->id, wait.warp->id * 32 + wait.lane, wait.site};
+    if (launch.options.check) block.sums.acquire(actor, *known), block.writes.acquire(actor, *known);
     wait.warp->ready |= 1u << wait.lane;
     return true;
   });
@@ -138,6 +139,7 @@ void Block::begin(uint64_t linear) {
   mbarriers.clear();
   order.clear();
   sums.clear();
+  writes.clear();
   bulk_reads = 0;
   smem.fill_with_nan();
   written_before = counting.counters.gmem_bytes_written + counting.counters.gmem_bytes_reduced;

@@ -153,16 +153,21 @@ struct Block {
     return launch.options.check && buffer.access == Access::read_write;
   }
   void note_global(SiteId site, const Device::Buffer& buffer, const void* address, uint32_t bytes, GlobalUse use) {
-    if (!is_ordered_memory(buffer)) return;
     const auto* const first = static_cast<const std::byte*>(address);
+    if (launch.options.begun && use == GlobalUse::read) [[unlikely]]
+      launch.options.begun(buffer.name, static_cast<uint64_t>(first - buffer.begin), bytes, linear_index);
+    if (!is_ordered_memory(buffer)) return;
+    const RaceDetector::Actor actor{current.warp->id, current.thread(), site};
     if (launch.shadow.watches(buffer)) {
       if (shadow_sites.size() <= site) shadow_sites.resize(site + size_t{1}, -1);
       int16_t& number = shadow_sites[site];
       if (number < 0) number = launch.shadow.number_of(counting.sites[site]);
+      const bool is_plain = use == GlobalUse::write && !is_bulk_copy(site);
+      const auto own = is_plain ? GlobalShadow::write_of(linear_index, actor.thread, writes.add(actor, {})) : 0;
       launch.shadow.note(buffer, static_cast<uint64_t>(first - buffer.begin), bytes, use, linear_index,
-                         static_cast<uint8_t>(number));
+                         static_cast<uint8_t>(number), own,
+                         [&](GlobalShadow::Write other) { return writes.knows(actor, other); });
     }
-    const RaceDetector::Actor actor{current.warp->id, current.thread(), site};
     const GlobalOrder::Access access{first, bytes, use, is_bulk_copy(site)};
     order.note(actor, access,
                [&](const GlobalOrder::Fault& fault) { report_global_order(buffer, actor, access, fault); });
@@ -171,7 +176,13 @@ struct Block {
   void note_sum(SiteId site, const Device::Buffer& buffer, const void* address, uint32_t bytes,
                 std::optional<size_t> by_engine);
   // What it hands on where it releases, and what a thread gets to know.
-  Sums released_sums(SiteId site) { return sums.known_to({current.warp->id, current.thread(), site}, linear_index); }
+  // What the running thread hands on: of sums and of plain writes.
+  Sums released(SiteId site) {
+    const RaceDetector::Actor actor{current.warp->id, current.thread(), site};
+    Sums all = sums.known_to(actor, linear_index);
+    all.merge(writes.known_to(actor, linear_index));
+    return all;
+  }
   void report_global_order(const Device::Buffer& buffer, const RaceDetector::Actor& actor,
                            const GlobalOrder::Access& access, const GlobalOrder::Fault& fault);
 
@@ -218,7 +229,7 @@ struct Block {
   uint64_t linear_index = 0;
   uint3 index = {};
   GlobalOrder order{races};
-  BlockSums sums{order, races};
+  BlockSums sums{order, races}, writes{order, races, BlockSums::WRITES};
   uint32_t bulk_reads = 0;            // bulk stores and reductions so far
   uint64_t written_before = 0;        // bytes of global memory that earlier blocks have written
   uint64_t products_before = 0;       // of earlier blocks

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,12 @@ struct Options {
   // Not 0: only so many clusters at either end of a grid are run, and, unless `between` is 0, as many somewhere between. If `from` is
   // not 0, not at the beginning but at that of the grid's second half, and somewhere before it.
   uint64_t ends = 0;
+  // Not 0: only so many clusters beside each other are run, the last ones or those that `between` says.
+  uint64_t some = 0;
+  static constexpr uint64_t LAST = ~uint64_t{0};
+  // If set, blocks only begin: who comes to its first product waits there for ever, and a block is over when nobody can go on. It is
+  // told of each read of global memory, by several threads at a time: the buffer, where, and the block.
+  std::function<void(const std::string& buffer, uint64_t offset, uint32_t bytes, uint64_t block)> begun = {};
   bool starts_only = false;  // whether a GPU would begin it is all that is asked of a launch: no block runs
   // Not 0: a thread that executes more emulated instructions than this in one block ends the launch, as does one that
   // executes none for two seconds.

@@ -5,19 +5,15 @@
 #include <tuple>
 
 namespace emulator {
-namespace {
-
-void note_first(std::atomic<uint32_t>& mark, uint32_t own) {
+void GlobalShadow::note_first(std::atomic<uint32_t>& mark, uint32_t own) {
   for (uint32_t known = mark; (known == 0 || own >> 8 < known >> 8) && !mark.compare_exchange_weak(known, own);) {
   }
 }
 
-void note_last(std::atomic<uint32_t>& mark, uint32_t own) {
+void GlobalShadow::note_last(std::atomic<uint32_t>& mark, uint32_t own) {
   for (uint32_t known = mark; own >> 8 > known >> 8 && !mark.compare_exchange_weak(known, own);) {
   }
 }
-
-}  // namespace
 
 GlobalShadow::GlobalShadow(const std::vector<Device::Buffer>& buffers, uint64_t blocks)
     : enabled_(blocks > 1 && blocks <= MAX_BLOCKS) {
@@ -46,25 +42,6 @@ GlobalShadow::Page* GlobalShadow::page(std::atomic<Page*>& slot) {
   made_.push_back(std::make_unique<Page>());
   slot.store(made_.back().get(), std::memory_order_release);
   return made_.back().get();
-}
-
-void GlobalShadow::note(const Device::Buffer& buffer, uint64_t offset, uint32_t bytes, GlobalUse use, uint64_t block,
-                        uint8_t site) {
-  const auto own_buffer =
-      std::find_if(buffers_.begin(), buffers_.end(), [&](const Pages& pages) { return pages.buffer == &buffer; });
-  const uint32_t own = static_cast<uint32_t>(block + 1) << 8 | site;
-  auto& pages = use == GlobalUse::reduction ? own_buffer->reductions : own_buffer->pages;
-  const uint64_t end = (offset + bytes + CELL_BYTES - 1) / CELL_BYTES;
-  for (uint64_t cell = offset / CELL_BYTES; cell < end;) {
-    Page* const here = page(pages[cell / PAGE_CELLS]);
-    const uint64_t page_end = std::min(end, (cell / PAGE_CELLS + 1) * PAGE_CELLS);
-    for (; here != nullptr && cell < page_end; ++cell) {
-      Cell& mark = (*here)[cell % PAGE_CELLS];
-      note_first(use == GlobalUse::read ? mark.first_reader : mark.first_writer, own);
-      note_last(use == GlobalUse::read ? mark.last_reader : mark.last_writer, own);
-    }
-    cell = page_end;
-  }
 }
 
 std::vector<GlobalShadow::Clash> GlobalShadow::clashes() const {

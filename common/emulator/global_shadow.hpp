@@ -1,8 +1,9 @@
-// Who has touched what of global memory in one launch. Blocks of a launch have no order among them, so a word that one
-// writes and another reads or writes is a race. So is one that one adds to by a reduction and another reads or writes;
+// Who has touched what of global memory in one launch. Blocks of a launch have no order among them but what they tell each other by a
+// release and an acquire (turns.hpp), so a word that one writes and another reads or writes without is a race. So is one that one adds to by a reduction and another reads or writes;
 // reductions meet in any order. The first and the last block of each sort say enough, whatever the
 // order in which blocks were run.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -21,6 +22,12 @@ class GlobalShadow {
     uint64_t block;
     Site site;
   };
+  // A block plus 1, a thread of it, and which of its writes, from 1 on; 0: none.
+  using Write = uint64_t;
+  static Write write_of(uint64_t block, uint32_t thread, uint32_t number) {
+    return (block + 1) << 40 | uint64_t{thread} << 30 | number;
+  }
+
   struct Clash {
     const Device::Buffer* buffer;
     uint64_t offset;  // of the first such word, in bytes
@@ -38,7 +45,21 @@ class GlobalShadow {
   // A small number for a place in the source, to be kept by the caller.
   uint8_t number_of(const Site& site);
   // bytes > 0, within the buffer.
-  void note(const Device::Buffer& buffer, uint64_t offset, uint32_t bytes, GlobalUse use, uint64_t block, uint8_t site);
+  // `own` is a plain write's, or null; knows(another's) says whether the actor has been told of it.
+  template <class Knows>
+  void note(const Device::Buffer& buffer, uint64_t offset, uint32_t bytes, GlobalUse use, uint64_t block, uint8_t site,
+            Write own, const Knows& knows) {
+    const uint32_t mark_of_own = static_cast<uint32_t>(block + 1) << 8 | site;
+    for_each_cell(buffer, offset, bytes, use, [&](Cell& mark) {
+      const Write latest = use == GlobalUse::reduction ? 0 : mark.latest.load();
+      const bool is_ordered = latest != 0 && (latest >> 40 == block + 1 || knows(latest));
+      if (own != 0) mark.latest = own;
+      if (is_ordered && latest >> 40 != block + 1) return;
+      if (is_ordered && use == GlobalUse::read) return;
+      note_first(use == GlobalUse::read ? mark.first_reader : mark.first_writer, mark_of_own);
+      note_last(use == GlobalUse::read ? mark.last_reader : mark.last_writer, mark_of_own);
+    });
+  }
 
   // After the launch: each pair of places once.
   std::vector<Clash> clashes() const;
@@ -53,6 +74,7 @@ class GlobalShadow {
   // (block + 1) << 8 | site; 0: nobody.
   struct Cell {
     std::atomic<uint32_t> first_writer, last_writer, first_reader, last_reader;
+    std::atomic<Write> latest;  // of the plain ones
   };
   using Page = std::array<Cell, PAGE_CELLS>;
   struct Pages {
@@ -60,6 +82,21 @@ class GlobalShadow {
     std::vector<std::atomic<Page*>> pages, reductions;  // of these the writers are those who add
   };
   Page* page(std::atomic<Page*>& slot);
+  template <class Visit>
+  void for_each_cell(const Device::Buffer& buffer, uint64_t offset, uint32_t bytes, GlobalUse use, const Visit& visit) {
+    const auto own_buffer =
+        std::find_if(buffers_.begin(), buffers_.end(), [&](const Pages& pages) { return pages.buffer == &buffer; });
+    auto& pages = use == GlobalUse::reduction ? own_buffer->reductions : own_buffer->pages;
+    const uint64_t end = (offset + bytes + CELL_BYTES - 1) / CELL_BYTES;
+    for (uint64_t cell = offset / CELL_BYTES; cell < end;) {
+      Page* const here = page(pages[cell / PAGE_CELLS]);
+      const uint64_t page_end = std::min(end, (cell / PAGE_CELLS + 1) * PAGE_CELLS);
+      for (; here != nullptr && cell < page_end; ++cell) visit((*here)[cell % PAGE_CELLS]);
+      cell = page_end;
+    }
+  }
+  static void note_first(std::atomic<uint32_t>& mark, uint32_t own);
+  static void note_last(std::atomic<uint32_t>& mark, uint32_t own);
   Access access(uint32_t mark) const { return {(mark >> 8) - 1, sites_[mark & 0xff]}; }
 
   bool enabled_;

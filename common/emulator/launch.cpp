@@ -64,7 +64,11 @@ class Launch {
     const auto choose = [&](uint64_t begin, uint64_t end, uint64_t step = 1) {
       for (uint64_t i = begin; i < end; i += step) chosen.insert(i);
     };
-    if (ends > 0 && 2 * ends < all) {
+    if (options.some > 0 && options.some < all) {
+      const uint64_t last = all - options.some;
+      const uint64_t first = options.between == Options::LAST ? last : options.between % (last + 1);
+      choose(first, first + options.some);
+    } else if (ends > 0 && 2 * ends < all) {
       const uint64_t begin = options.from > 0 ? all / 2 : 0;
       choose(begin, begin + ends);
       choose(all - ends, all);
@@ -346,7 +350,8 @@ const dim3& grid_shape() {
 }
 
 uint32_t multiprocessors(const Device& device) {
-  return device.options().ends > 0 ? MANY_MULTIPROCESSORS : device.options().multiprocessors;
+  const Options& options = device.options();
+  return options.ends > 0 || options.some > 0 || options.begun ? MANY_MULTIPROCESSORS : options.multiprocessors;
 }
 
 namespace {

@@ -97,7 +97,7 @@ inline const std::byte* begin_global(Instruction instruction, const CallSite& ca
   if (!block.launch.buffers.empty()) {
     buffer = block.checked_buffer(instruction, call, address, bytes, bytes, use != GlobalUse::read);
     if (buffer == nullptr) return nullptr;
-    if (block.is_ordered_memory(*buffer))
+    if (block.is_ordered_memory(*buffer) || block.launch.options.begun)
       block.note_global(block.counting.site_id(instruction, call), *buffer, address, bytes, use);
   }
   if (block.counts_sectors()) block.counting.log_global(address, buffer, block.counting.site_id(instruction, call));
@@ -326,7 +326,7 @@ uint32_t add_u32(Instruction instruction, const CallSite& call, uint32_t* addres
   if (to == nullptr) return nan_pattern<uint32_t>();
   Block& block = *current.block;
   const bool hands_on = releases && block.launch.options.check;
-  const Sums released = hands_on ? block.released_sums(block.counting.site_id(instruction, call)) : Sums();
+  const Sums released = hands_on ? block.released(block.counting.site_id(instruction, call)) : Sums();
   return block.launch.turns.add(reinterpret_cast<uint32_t*>(const_cast<std::byte*>(to)), value,
                                 hands_on ? &released : nullptr);
 }

@@ -16,6 +16,7 @@ Scheduler::Scheduler(Block& owner) : block(owner), stacks(owner.launch.threads()
 void Scheduler::start() {
   Warp* const warps = block.warps.get();
   const uint32_t threads = block.launch.threads();
+  begins_only = bool(block.launch.options.begun);
   at_barrier = 0;
   named_barriers = {};
   free_registers = 0;
@@ -121,6 +122,13 @@ void Scheduler::stop_early() {
   switch_to_host();
 }
 
+void Scheduler::stay() {
+  for (;;) {
+    current.warp->ready &= ~(1u << current.lane);
+    wait();
+  }
+}
+
 void Scheduler::leave() {
   block.cluster.left = true;
   switch_to_host();
@@ -153,6 +161,7 @@ Warp& Scheduler::next_warp() {
   if (next == nullptr) {
     const Options& options = block.launch.options;
     if (options.stop != nullptr && *options.stop) stop_early();
+    if (options.begun) switch_to_host();
     if (block.launch.turns.has_failed()) leave();
     deadlock();
   }
@@ -181,6 +190,7 @@ void give_way() {
 void Scheduler::complete_block_barrier() {
   if (at_barrier == 0 || at_barrier < live) return;
   at_barrier = 0;
+  named_barriers[0] = {};
   ++block.counting.counters.barriers;
   if (block.launch.options.check) block.races.sync_block();
   for (uint32_t i = 0; i < block.launch.warps(); ++i) {

@@ -66,9 +66,15 @@ struct Scheduler {
   // Ends the launch without a report.
   [[noreturn]] void stop_early();
   [[noreturn]] void leave();  // another cluster has ended it
+  // Returns, unless Options::begun is set: a product is where the running lane stays.
+  void begin_only() {
+    if (begins_only) [[unlikely]]
+      stay();
+  }
 
   Block& block;
   Stacks stacks;
+  bool begins_only = false;
   uint32_t live = 0;
   uint32_t at_barrier = 0;  // threads that wait in __syncthreads
   CallSite barrier_site;    // where the first of them does
@@ -81,6 +87,7 @@ struct Scheduler {
   [[noreturn]] void deadlock();
   void report_endless_loop(const CallSite& call);
   [[noreturn]] void switch_to_host();
+  [[noreturn]] void stay();
 
   // The sites that each thread, and after them each warp together, has come by since it was close to
   // Options::max_steps.

@@ -52,11 +52,12 @@ bool come_to(Instruction instruction, const CallSite& call, uint32_t id, uint32_
     event.operand = static_cast<int>(id);
     event.threads = static_cast<int>(threads);
   }
-  if (id == 0 || id >= block.scheduler.named_barriers.size()) {
-    misused(
-        fmt::format("the named barriers are 1 to 15, and {} is {}", id, id == 0 ? "that of __syncthreads" : "none"));
+  if (id >= block.scheduler.named_barriers.size()) {
+    misused(fmt::format("the named barriers are 0 to 15, and {} is none", id));
     return false;
   }
+  if (id == 0 && block.scheduler.at_barrier > 0)
+    misused("barrier 0 is that of __syncthreads, too, and others wait there");
   if (threads == 0 || threads % 32 != 0 || threads > block.launch.warps() * 32) {
     misused(fmt::format("{} threads are not a multiple of 32 that this block has", threads));
     return false;
@@ -147,6 +148,14 @@ void __syncthreads(CallSite site) {
     block.report({ReportKind::divergent_barrier, here, there}, [&] {
       return fmt::format("{} comes to {} while others wait in {}", Wording::thread_name(current.thread()),
                          block.wording.at(here), block.wording.at(there));
+    });
+  }
+  const NamedBarrier& zero = block.scheduler.named_barriers[0];
+  if (zero.expected != 0 || (block.launch.options.check && may_come_early(zero, warp.id))) [[unlikely]] {
+    const SiteId here = block.counting.site_id(Instruction::syncthreads, site);
+    block.report({ReportKind::barrier_misuse, here}, [&] {
+      return fmt::format("{} by {}: __syncthreads is barrier 0, and nothing says that its last use by number is over",
+                         block.wording.at(here), Wording::thread_name(current.thread()));
     });
   }
   ++block.scheduler.at_barrier;

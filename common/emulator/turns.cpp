@@ -109,19 +109,26 @@ void BlockSums::acquire(const Actor& actor, const Sums& known) {
   own.push_back({races_.cell_of(actor), std::move(all)});
 }
 
+bool BlockSums::knows(const Actor& actor, uint64_t write) {
+  const Turns::Adder other{(write >> 40) - 1, static_cast<uint32_t>(write >> 30 & 1023), uint32_t(write & 0x3fffffff)};
+  return any_told(actor, [&](const Sums& told) {
+    const auto its = told.find(other.in_grid() | kind_);
+    return its != told.end() && its->second >= other.number;
+  });
+}
+
 Sums BlockSums::known_to(const Actor& actor, uint64_t block) {
   Sums known;
-  for (const auto& [thread, told] : told_) {
-    const auto last =
-        std::ranges::partition_point(told, [&](const Told& each) { return races_.is_ordered(each.since, actor); });
-    if (last != told.begin()) join(known, std::prev(last)->known);
-  }
+  any_told(actor, [&](const Sums& told) {
+    join(known, told);
+    return false;
+  });
   for (const auto& [thread, added] : added_) {
     const auto last = std::ranges::partition_point(added, [&](const Added& each) {
       return each.by_engine ? order_.is_there(*each.by_engine, actor) : races_.is_ordered(each.cell, actor);
     });
     if (last != added.begin())
-      join(known, {{Turns::Adder{block, thread}.in_grid(), static_cast<uint32_t>(last - added.begin())}});
+      join(known, {{Turns::Adder{block, thread}.in_grid() | kind_, static_cast<uint32_t>(last - added.begin())}});
   }
   return known;
 }

@@ -4,15 +4,16 @@
 // them can go on, the worker waits until another one has changed a word. With one worker a block can wait only for those that
 // have begun before it: the strictest GPU there may be, with room for a single cluster.
 //
-// Who releases a word hands on what it knows, and who acquires the word knows it too. Of what? Of reductions of f32: how many of a
-// thread's are there, performed. Where sums are to have the same bits in every run (Options::ordered_sums), a thread may add
-// to a number only when it knows of all that have added to it before. That covers sums alone: a plain write that another block reads
-// is a race (global_shadow.hpp), released or not.
+// Who releases a word hands on what it knows, and who acquires the word knows it too. Of what? Of plain writes, which others may then
+// read or write over (global_shadow.hpp), and of reductions of f32: how many of a thread's are there, performed. Where sums are to have
+// the same bits in every run (Options::ordered_sums), a thread may add to a number only when it knows of all that have added to it before.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,7 +27,7 @@
 
 namespace emulator {
 
-// Of each thread of a grid that has added: so many of its reductions are there.
+// Of each thread of a grid that has added, or written (then with BlockSums::WRITES): so many of its reductions, or writes, are there.
 using Sums = std::map<uint64_t, uint32_t>;
 
 class Turns {
@@ -79,7 +80,10 @@ class BlockSums {
  public:
   using Actor = RaceDetector::Actor;
 
-  BlockSums(const GlobalOrder& order, BlockRaces& races) : order_(order), races_(races) {}
+  static constexpr uint64_t WRITES = uint64_t{1} << 63;
+
+  BlockSums(const GlobalOrder& order, BlockRaces& races, uint64_t kind = 0)
+      : kind_(kind), order_(order), races_(races) {}
   void clear() {
     added_.clear();
     told_.clear();
@@ -88,6 +92,8 @@ class BlockSums {
   uint32_t add(const Actor& actor, std::optional<size_t> by_engine);
   void acquire(const Actor& actor, const Sums& known);
   Sums known_to(const Actor& actor, uint64_t block);
+  // Whether another block has told it of this write, as GlobalShadow numbers it.
+  bool knows(const Actor& actor, uint64_t write);
 
  private:
   struct Added {
@@ -98,6 +104,18 @@ class BlockSums {
     RaceDetector::Cell since;
     Sums known;  // and what the thread had been told before
   };
+  // What has been told to a thread that the actor is behind: visit(it), until one is true.
+  template <class Visit>
+  bool any_told(const Actor& actor, const Visit& visit) {
+    for (const auto& [thread, told] : told_) {
+      const auto last = std::partition_point(told.begin(), told.end(),
+                                             [&](const Told& each) { return races_.is_ordered(each.since, actor); });
+      if (last != told.begin() && visit(std::prev(last)->known)) return true;
+    }
+    return false;
+  }
+
+  const uint64_t kind_;
   const GlobalOrder& order_;
   BlockRaces& races_;
   std::map<uint32_t, std::vector<Added>> added_;  // by thread, in its order

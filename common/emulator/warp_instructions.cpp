@@ -126,6 +126,7 @@ void stmatrix(Instruction instruction, uint32_t row_address, const uint32_t (&ma
 template <Instruction SELF>
 void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, const float (&c)[4],
                   const CallSite& site) {
+  current.block->scheduler.begin_only();
   Warp& warp = *current.warp;
   const uint32_t lane = current.lane;
   for (int r = 0; r < 4; ++r) warp.in[r][lane] = a[r];

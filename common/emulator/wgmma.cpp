@@ -439,6 +439,7 @@ using namespace emulator;
 
 void wgmma(const WgmmaOperands& operands, CallSite call) {
   Block& block = *current.block;
+  block.scheduler.begin_only();
   const bool in_shared = operands.a == nullptr;
   const Instruction instruction = operands.is_bf16
                                       ? (in_shared ? Instruction::wgmma_ss_bf16 : Instruction::wgmma_rs_bf16)

@@ -162,6 +162,7 @@ void multiply_accumulate(WmmaAccumulator& c, const WmmaA& a, const WmmaFragment<
   for (uint32_t i = 0; i < 4; ++i) warp.in[row / 8 + half * 2][row % 8 * 4 + i] = pairs[i];
   std::memcpy(pairs, WmmaElements::of(b), sizeof pairs);
   for (uint32_t i = 0; i < 4; ++i) warp.in[4 + row / 8 * 2 + half][i * 8 + row % 8] = pairs[i];
+  current.block->scheduler.begin_only();
   meet(Instruction::wmma_mma, site, [](Block& block, Warp& warp) {
     block.counting.counters.mma += 2;
     block.counting.counters.products_after_exponentials += warp.start_product();

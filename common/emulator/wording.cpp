@@ -115,7 +115,7 @@ std::string Wording::who_waits_where() const {
   std::string message;
   for (const auto& [where, threads] : waiting) message += fmt::format("\n  {}: threads {}", where, ranges(threads));
   const auto& named_barriers = block.scheduler.named_barriers;
-  for (size_t id = 1; id < named_barriers.size(); ++id) {
+  for (size_t id = 0; id < named_barriers.size(); ++id) {
     const NamedBarrier& barrier = named_barriers[id];
     if (barrier.expected != 0)
       message += fmt::format("\n  barrier {}: {} of {} threads have come", id, barrier.arrived, barrier.expected);

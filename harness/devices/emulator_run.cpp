@@ -13,6 +13,7 @@ namespace ladder {
 namespace {
 
 constexpr size_t FAR_APART = 1 << 20;
+constexpr int VERY_LONG = 5000;  // keys
 
 // The memory of one tensor of a launch. The problem has some of its units: all of them, or two or three of many.
 class LaunchedTensor {
@@ -152,11 +153,17 @@ EmulatorRun run_on_emulator(const Rung& rung, const Variant& variant, const Prob
     };
     limits.from = slice_of(0);
     limits.between = problem.shape.batch_heads() == 3 ? slice_of(1) : 0;
+  } else if (problem.some > 0 && variant.workspace_at(launched) == 0) {
+    limits.some = static_cast<uint64_t>(problem.some);
+    limits.check = limits.count =
+        problem.some == 1;  // of several beside each other it is their answers that are asked for
+    limits.between =
+        problem.shape.keys() > VERY_LONG ? emulator::Options::LAST : problem.seed * 0x9e3779b97f4a7c15u >> 8;
   } else if (problem.ends_only && variant.workspace_at(launched) == 0) {
     constexpr int QUERIES = 32;  // at least, at each place; a block without a tile has one
     limits.ends = static_cast<uint64_t>(std::max(1, QUERIES / std::max(1, variant.tile.br)));
-    constexpr int LONG = 5000;  // keys, of which two walks are enough where all are alike
-    if (problem.shape.causal || problem.shape.keys() < LONG)
+    // Of very long walks two are enough where all are alike.
+    if (problem.shape.causal || problem.shape.keys() < VERY_LONG)
       limits.between = problem.seed * 0x9e3779b97f4a7c15u | 1;  // drawn by the seed
     limits.from = problem.shape.batch_heads() == 2 ? 1 : 0;  // who numbers heads wrongly takes the first for the second
   }

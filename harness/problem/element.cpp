@@ -144,7 +144,10 @@ bool is_poison(Element element, const std::byte* at) {
 
 void poison(Element element, std::span<std::byte> memory) {
   const ElementInfo& of = info(element);
-  for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(of.poison >> (i % of.bytes * 8));
+  size_t filled = std::min(of.bytes, memory.size());
+  for (size_t i = 0; i < filled; ++i) memory[i] = static_cast<std::byte>(of.poison >> (i * 8));
+  for (; filled < memory.size(); filled *= 2)
+    std::memcpy(&memory[filled], memory.data(), std::min(filled, memory.size() - filled));
 }
 
 std::optional<size_t> first_not_poison(Element element, std::span<const std::byte> memory) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstring>
 
 namespace ladder {
 
@@ -45,6 +46,26 @@ Problem make_question(const Shape& shape, std::span<const InputKind> kinds, uint
   }
   if (!exponents.empty() && formula_of(shape).complete != nullptr) formula_of(shape).complete(shape, inputs);
   return {shape, {kinds.begin(), kinds.end()}, seed, std::move(inputs), {}, exponents};
+}
+
+Problem make_question_of_few(const Shape& shape, uint64_t seed) {
+  constexpr int FEW = 5;  // no divisor of 8 or 16: who takes the eighth head before his own takes another one
+  Shape few = shape;
+  few.batch = 1, few.heads = FEW, few.kv_heads = 0;
+  const InputKind kind = InputKind::normal;
+  const Inputs made = formula_of(shape).make_inputs({&kind, 1}, few, seed);
+  Inputs inputs;
+  for (const TensorSpec& spec : formula_of(shape).inputs(shape)) {
+    Tensor all(spec);
+    const std::span<const std::byte> its = made[spec.name].bytes();
+    const size_t unit = spec.unit_bytes();
+    for (int64_t i = 0; i < spec.units(); ++i) {
+      const size_t number = static_cast<size_t>(i);
+      std::memcpy(&all.bytes()[number * unit], &its[number % (its.size() / unit) * unit], unit);
+    }
+    inputs.add(std::move(all));
+  }
+  return {shape, {kind}, seed, std::move(inputs), {}, {}};
 }
 
 Problem make_problem(const Shape& shape, std::span<const InputKind> kinds, uint64_t seed, bool on_gpu,

@@ -32,6 +32,8 @@ struct Problem {
   // On the emulator only the first and the last clusters of the grid run and, but for long walks that are alike, some between them,
   // drawn by the seed, unless there is a workspace, which leads from one launch to the next. The reference is made of rows that they have written.
   bool ends_only = false;
+  int some =
+      0;  // with `ends_only`: not these, but so many clusters beside each other, drawn by the seed; of thousands of keys the last
 
   Shape launched() const;  // what the kernel sees
   int64_t launched_head(int64_t head) const;
@@ -41,6 +43,8 @@ struct Problem {
 std::string place(const Problem& problem, const TensorSpec& output, const Cell& cell);
 
 // No reference yet.
+// Of so many heads that few of them run: five heads are made, of normal inputs, and stand again and again.
+Problem make_question_of_few(const Shape& shape, uint64_t seed);
 Problem make_question(const Shape& shape, std::span<const InputKind> kinds, uint64_t seed,
                       const Exponents& exponents = {});
 // With `on_gpu`, the tolerances hold what tensor cores do to sums.

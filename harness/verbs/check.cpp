@@ -100,6 +100,7 @@ Result<ExitCode> check(const Options& options, const Subjects& subjects, bool ma
                           .quick = options.quick,
                           .seed = options.seed},
                .answers_only = options.answers_only,
+               .counts_told = options.verb == Verb::try_file && !options.counts,
                .first_failure = options.first_failure,
                .may_loop = may_loop,
                .timeout = options.timeout});

@@ -180,7 +180,7 @@ Result<ExitCode> explain(const Options& options, bool counts_only) {
       print_counts(out, variant, result, before);
       print_traffic(out, variant, result, before);
       print_sites(out, *result.counters);
-      for (const Failure& failure : result.failures) {
+      for (const Failure& failure : counts_only ? std::vector<Failure>() : result.failures) {
         fmt::print(out, "\n{}\n  {}\n", to_string(failure.kind), failure.message);
       }
       ok = ok && result.ok;

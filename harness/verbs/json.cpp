@@ -56,6 +56,8 @@ Json to_json(const CheckResult& result) {
             {"tolerance", result.tolerance},
             {"answers_ok", result.answers_right()},
             {"counts_ok", result.counts_right()}};
+  if (!result.told.empty())
+    json.set("told", Json::array(result.told, [](const Failure& told) { return to_json(told); }));
   if (result.shape.softmax_scale > 0) json.set("softmax_scale", result.shape.softmax_scale);
   if (result.rms_tolerance > 0) {
     json.set("rms_err", result.rms_err);

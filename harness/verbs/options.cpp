@@ -323,6 +323,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
       "STAGE is 3, 03, kvpipe or 03_kvpipe.\n"
       "Exit codes: 0 done, 1 a check failed, 2 usage, 77 cannot run here, 130 interrupted.");
   app.allow_extras();
+  app.add_flag("--all", options.all, "without a verb: all stages in the table, not only those of the line");
   add_shape_flags(app, raw, options);
 
   const auto add_bare = [&](Verb meant, const char* name, const char* help) {
@@ -343,6 +344,9 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   CLI::App* explain = add_verb(Verb::explain, "explain",
                                "the idea, predicted against counted, conflicts by source line", "one, or several");
   CLI::App* describe = add_bare(Verb::describe, "describe", "parts and rungs as they are");
+  CLI::App* list =
+      add_bare(Verb::list, "list", "the line of the ladder, and what hangs under it; what comes after a stage");
+  list->add_option("STAGE", raw.rungs, "what it starts from, what starts from it, and the next of the line");
   CLI::App* peer = add_bare(Verb::peer, "peer", "tries a peer by itself, and says what of the protocol it keeps");
   peer->add_option("CMD", options.peers, "its command line, for the shell; in quotes where it has flags");
   add_shape_flags(*peer, raw, options);
@@ -351,10 +355,11 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   attempt->add_option("FILE", options.file, "a kernel, written like the stage's kernel.cuh");
   add_text(*attempt, "--like", options.like, "STAGE",
            "the stage whose place it takes; default: the one that its first line names");
+  attempt->add_flag("--counts", options.counts, "what it costs beside the stage is judged, too, and not told alone");
   attempt->add_flag("--sealed", options.sealed,
                     "JSON between two copies of the secret on standard input, which no kernel can forge");
   add_shape_flags(*attempt, raw, options);
-  for (CLI::App* verb : {check, bench, compare, explain, describe, attempt})
+  for (CLI::App* verb : {check, bench, compare, explain, describe, list, attempt})
     add_text(*verb, "--json", options.json, "FILE", "results; - is stdout");
   for (CLI::App* verb : {bench, compare}) {
     add_text(*verb, "--csv", options.csv, "FILE", "results; - is stdout");
@@ -373,6 +378,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
     add_text(*verb, "--timeout", raw.timeout, "SECONDS", "for one launch with its inputs and reference");
   }
   attempt->get_option("--thorough")->description("as check does");
+  attempt->get_option("--answers-only")->description("counts are not even told")->excludes("--counts");
   check->add_flag("--quick", options.quick, "a few problems of each stage, as the climb does")->excludes("--thorough");
   check->add_flag("--first-failure", options.first_failure, "a stage's check ends with its first wrong answer");
   bench->add_flag("--sweep", options.sweep, "N from 512 to 16384 with batch * N = 16384");

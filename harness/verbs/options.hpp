@@ -14,7 +14,7 @@
 
 namespace ladder {
 
-enum class Verb { overview, check, bench, compare, explain, describe, peer, try_file };
+enum class Verb { overview, check, bench, compare, explain, describe, list, peer, try_file };
 enum class Where { automatic, cpu, gpu };
 
 // Flags that were not given stay empty, so that each verb can choose its own default per back end.
@@ -35,9 +35,11 @@ struct Options {
   uint64_t seed = 1;
   std::vector<InputKind> inputs;
   Where on = Where::automatic;
+  bool all = false;     // the overview: rungs beside the line, too
   bool ablate = false;  // all variants of a rung, not only its default
 
   std::string file, like;  // try: a kernel, and the rung that it was said to stand for; it is in `rungs`
+  bool counts = false;     // try: what differs from the rung's counts is a failure
   bool sealed = false;     // try: its JSON stands between two copies of the word on standard input
 
   // check

@@ -65,8 +65,14 @@ Result<ExitCode> overview_verb(const Options& options) {
   std::FILE* out = table_stream(options);
   const Result<GpuInfo> gpu = gpu_info();
   print_machine(out, gpu);
-  Table ideas({"<stage", "~idea"});
-  for (const Rung* rung : options.rungs) ideas.add({rung->name, rung->idea});
+  const auto is_shown = [&](const Rung* rung) { return options.all || rung->role == Role::line; };
+  Table ideas({"<stage", "beside", "~idea"});
+  for (const Rung* rung : options.rungs) {
+    if (!is_shown(rung)) continue;
+    const auto hang = std::ranges::count_if(
+        options.rungs, [&](const Rung* other) { return other != rung && &of_line(*other) == rung; });
+    ideas.add({rung->name, hang > 0 ? fmt::format("+{}", hang) : "", rung->idea});
+  }
   fmt::print(out, "{}\n", ideas.text(out));
 
   Shape headline = HEADLINE;
@@ -81,8 +87,9 @@ Result<ExitCode> overview_verb(const Options& options) {
   }
 
   Table table({"<stage", "<verdict", "max error", "conflicts", "wavefronts", "?global read", "??mma", "??ldmatrix",
-               "??barriers", "TFLOPS*"});
+               "??barriers", "x fa2*"});
   std::vector<std::string> failures;
+  size_t beside = 0;  // right, and not in the table
   {
     Progress progress(double(options.rungs.size()));
     std::optional<Problem> problem;  // of the rungs of a type
@@ -91,30 +98,40 @@ Result<ExitCode> overview_verb(const Options& options) {
       const Spec own = shapes_for(options, COUNTED_SHAPE, &rung->variants.front().accepts).front();
       if (!problem || problem->shape != own) problem = make_problem(own, InputKind::normal, options.seed);
       const CheckResult result = check_on_emulator(*rung, rung->variants.front(), *problem);
+      if (!is_shown(rung) && result.ok) {
+        ++beside;
+        continue;
+      }
       const emulator::Counters& counters = *result.counters;
       const double ways = ldmatrix_ways(counters);
       const ResultRow* row = recorded.find(rung->name);
       table.add({rung->name, verdict_word(result.ok, out), fmt::format("{:.1e}", result.max_err),
                  ways > 0 ? fmt::format("{:.2g}-way", ways) : "-", grouped(counters.smem_wavefronts),
                  bytes_text(double(counters.gmem_bytes_read)), grouped(counters.mma), grouped(counters.ldmatrix),
-                 grouped(counters.barriers), row ? fmt::format("{:.1f}", row->tflops) : "-"});
+                 grouped(counters.barriers), row && row->vs_fa2 ? fmt::format("{:.2f}", row->vs_fa2->value) : "-"});
       for (const Failure& failure : result.failures) {
         failures.push_back(fmt::format("{}: {}", rung->name, failure.message));
       }
     }
   }
-  if (const ResultRow* fa2 = recorded.find("fa2")) {
-    table.add({"fa2", "", "", "", "", "", "", "", "", fmt::format("{:.1f}", fa2->tflops)});
-  }
   fmt::print(out, "{}", table.text(out));
+  if (beside > 0) {
+    print_wrapped(
+        out, fmt::format(
+                 "{} more are right, which hang beside these: ./ladder list names them, ./ladder --all has their rows.",
+                 beside));
+  }
   print_wrapped(out,
                 fmt::format("Counted here, on the emulator: {}, normal inputs. Conflicts: of ldmatrix; 1-way is none.",
                             to_string(shape)));
   if (recorded.rows.empty()) {
     fmt::print(out, "* No GPU's results are recorded in docs/results/ yet.\n");
   } else {
-    print_wrapped(out, fmt::format("* Recorded, not measured now: {}, {}, {}, in turns.", recorded.gpu, recorded.date,
-                                   to_string(headline)));
+    print_wrapped(
+        out,
+        fmt::format(
+            "* Times FlashAttention-2's rate in the same rounds; recorded, not measured now: {}, {}, {}, in turns.",
+            recorded.gpu, recorded.date, to_string(headline)));
   }
   for (const std::string& failure : failures) fmt::print(out, "WRONG  {}\n", failure);
 

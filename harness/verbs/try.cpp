@@ -1,9 +1,9 @@
 #include "harness/verbs/verbs.hpp"
 
+#include <cxxabi.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -26,7 +26,6 @@
 #include "harness/base/process.hpp"
 #include "harness/problem/shapes.hpp"
 #include "harness/verbs/check.hpp"
-#include "harness/verbs/ptx.hpp"
 
 namespace ladder {
 namespace {
@@ -248,6 +247,14 @@ std::string first_error(const std::string& log, const std::string& path, const s
   return block;
 }
 
+// A name as the linker knows it, as it is written in C++.
+std::string demangled(const std::string& name) {
+  char* const text = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, nullptr);
+  std::string result = text != nullptr ? text : name;
+  std::free(text);
+  return result;
+}
+
 // Names in an object file, as the linker knows them.
 struct Names {
   std::set<std::string> wanted;     // from others
@@ -290,46 +297,9 @@ Status check_names(const std::string& file, const Recipe& recipe, const std::str
   return {};
 }
 
-// Where CUDA's compiler is, if it is anywhere: where one is told, in PATH, or where its toolkit is installed.
-std::string find_nvcc() {
-  std::vector<std::string> places;
-  if (const char* const told = std::getenv("CUDACXX")) places.push_back(told);
-  std::istringstream folders(std::getenv("PATH") ? std::getenv("PATH") : "");
-  for (std::string folder; std::getline(folders, folder, ':');) places.push_back(folder + "/nvcc");
-  places.push_back("/usr/local/cuda/bin/nvcc");
-  const auto found =
-      std::ranges::find_if(places, [](const std::string& file) { return access(file.c_str(), X_OK) == 0; });
-  return found == places.end() ? "" : *found;
-}
-
-// A stage.cu for one GPU, with its PTX beside it.
-std::string nvcc_command(const std::string& nvcc, const fs::path& stage_file, const fs::path& folder) {
-  const auto word = [](const fs::path& path) { return shell_word(path.string()); };
-  return fmt::format(
-      "{} -std=c++20 -O3 -DNDEBUG -I{} -D{} -gencode=arch=compute_90a,code=sm_90a -cubin -Xptxas=-v --keep --keep-dir "
-      "{} -o {} {}",
-      word(nvcc), word(LADDER_SOURCE_DIR), shell_word("LADDER_SOURCE_DIR=\"" LADDER_SOURCE_DIR "\""), word(folder),
-      word(folder / "stage.cubin"), word(stage_file));
-}
-
-// Without what ptxas says of a kernel that it compiles.
-std::string errors_of_nvcc(const std::string& log) {
-  std::istringstream lines(log);
-  std::string errors;
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("ptxas info") && line.find("bytes stack frame") == std::string::npos) errors += line + "\n";
-  }
-  return errors;
-}
-
-// A folder that nvcc_command has filled.
-std::vector<CompiledKernel> kernels_in(const fs::path& folder, const Outcome& outcome) {
-  return compiled_kernels(read_text(folder / "stage.ptx"), outcome.errors);
-}
-
 // Compiles the rung with the file in its kernel's place, in each build as it was compiled itself, and loads them: what they
-// register stands for the rung from then on. Where nvcc is there, so does nvcc, and it says what costs more than in the rung's own.
-Result<std::vector<Failure>> replace(const Rung& rung, const std::string& file) {
+// register stands for the rung from then on.
+Status replace(const Rung& rung, const std::string& file) {
   const auto recipes = recipes_for(rung);
   if (!recipes) return passed_on(recipes);
   const Folder folder(fs::temp_directory_path());
@@ -351,22 +321,11 @@ Result<std::vector<Failure>> replace(const Rung& rung, const std::string& file) 
                    fs::temp_directory_path().string());
   }
 
-  // Those of the build, and then nvcc's, of the file and of the rung's own.
   std::vector<std::string> commands, objects;
   for (const Recipe& recipe : *recipes) {
     objects.push_back((work / fmt::format("{}.o", objects.size())).string());
     commands.push_back(fmt::format("{} -fPIC -o {} -c {}", recipe.command, shell_word(objects.back()),
                                    shell_word((work / "stage.cpp").string())));
-  }
-  const fs::path folder_of_file = work / "file", folder_of_own = work / "own";
-  const std::string nvcc = find_nvcc();
-  const bool has_nvcc = !nvcc.empty();
-  if (has_nvcc) {
-    fs::copy_file(work / "stage.cpp", work / "stage.cu");
-    fs::create_directory(folder_of_file);
-    fs::create_directory(folder_of_own);
-    commands.push_back(nvcc_command(nvcc, work / "stage.cu", folder_of_file));
-    commands.push_back(nvcc_command(nvcc, stage_file, folder_of_own));
   }
   std::vector<Outcome> outcomes(commands.size());
   parallel_for(std::ssize(commands), 1,
@@ -401,24 +360,12 @@ Result<std::vector<Failure>> replace(const Rung& rung, const std::string& file) 
   if (linked.status != 0) {
     return failure(ExitCode::cannot_run_here, "It compiles, and does not link.\n" + linked.errors.substr(0, 2000));
   }
-  std::vector<Failure> found;
-  if (has_nvcc) {
-    const Outcome &its = outcomes[outcomes.size() - 2], &own = outcomes.back();
-    if (own.status != 0) {
-      fmt::print(stderr, "nvcc does not compile {} here, so what it makes of {} is not looked at.\n", rung.name, file);
-    } else if (its.status != 0) {
-      return failure(ExitCode::check_failed, "nvcc does not compile it.\n{}",
-                     first_error(errors_of_nvcc(its.errors), path, file));
-    } else {
-      found = dearer(kernels_in(folder_of_file, its), kernels_in(folder_of_own, own));
-    }
-  }
   forget_variants(rung);
   if (dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr || rung.variants.empty()) {
     const char* const why = dlerror();
     return failure(ExitCode::check_failed, "It compiles, and cannot be loaded: {}.", why ? why : "no reason");
   }
-  return found;
+  return {};
 }
 
 }  // namespace
@@ -443,8 +390,7 @@ Result<ExitCode> try_verb(const Options& options) {
     }
   }
   const std::vector<Variant> own = (*rung)->variants;
-  auto compiled = replace(**rung, options.file);
-  if (!compiled) return passed_on(compiled);
+  if (auto status = replace(**rung, options.file); !status) return passed_on(status);
   const auto own_of = [&](const Variant& variant) -> const Variant* {
     const auto number = static_cast<size_t>(&variant - (*rung)->variants.data());
     return number < own.size() ? &own[number] : nullptr;
@@ -455,8 +401,7 @@ Result<ExitCode> try_verb(const Options& options) {
   named.rungs_named = named.first_failure = true;
   named.on = Where::cpu;
   const Variant& first = (*rung)->variants.front();
-  std::vector<Subject> subjects = {
-      {*rung, &first, std::string((*rung)->name), false, own_of(first), std::move(*compiled)}};
+  std::vector<Subject> subjects = {{*rung, &first, std::string((*rung)->name), false, own_of(first)}};
   for (const Variant& variant : (*rung)->variants) {  // its text is theirs, too
     const bool able = std::ranges::all_of(shapes_for(named, EMULATOR_SHAPE, &variant.accepts), [&](const Spec& shape) {
       return supports(**rung, variant, shape).has_value();
@@ -465,8 +410,8 @@ Result<ExitCode> try_verb(const Options& options) {
     const std::string name = fmt::format("{} ({})", (*rung)->name, variant.label);
     subjects.push_back({*rung, &variant, name, true, own_of(variant)});
   }
-  fmt::print(table_stream(options), "{} in the place of {}\n", options.file, (*rung)->name);
   const auto checked = check(named, subjects, true, seal);
+  if (checked) fmt::print(table_stream(options), "{} in the place of {}\n", options.file, (*rung)->name);
   if (!checked || *checked != ExitCode::done || options.sealed) return checked;
   const auto explained = explain_counts(named);
   return explained ? checked : explained;

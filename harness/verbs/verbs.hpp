@@ -12,6 +12,7 @@ Result<ExitCode> explain_counts(const Options& options);  // without the idea an
 Result<ExitCode> bench_verb(const Options& options);     // the TFLOPS table, against peers and ceilings of the same run
 Result<ExitCode> compare_verb(const Options& options);   // what one change is worth
 Result<ExitCode> describe_verb(const Options& options);  // parts and rungs: how scripts learn of them
+Result<ExitCode> list_verb(const Options& options);      // the line, and what comes before and after a rung
 Result<ExitCode> peer_verb(const Options& options);      // tries a peer by itself, without a bench
 Result<ExitCode> try_verb(const Options& options);       // a kernel of the reader's, held to what the rung is held to
 

@@ -76,6 +76,7 @@ struct CheckResult {
   double rms_err = 0, rms_tolerance = 0;            // of all elements; 0 for a property
   std::vector<OutputError> errors = {};             // output by output; the four above are those of the worst
   std::vector<Failure> failures = {};               // empty exactly when ok
+  std::vector<Failure> told = {};                   // counts that differ, where that is no failure
   std::optional<emulator::Counters> counters = {};  // on the emulator
   Tensor output = {};                               // the first of the outputs as the kernel left it, all heads
   double seconds = 0;                               // host time spent, checks included
@@ -107,6 +108,10 @@ CheckResult check_on_emulator(const Rung& rung, const Variant& variant, const Pr
 // what the emulator reports of them; else no block does.
 CheckResult check_start(const Rung& rung, const Variant& variant, const Shape& shape,
                         const emulator::Options& options = {});
+
+// Whether each query of a launch is read by some block before its first product, by none that has begun with keys of another head alone.
+bool each_query_is_begun(const Rung& rung, const Variant& variant, const Shape& shape,
+                         const emulator::Options& options);
 
 // Adds that blocks have written nothing, as was not predicted; where some of many blocks have run, of a launch of which all write.
 void judge_idle_blocks(CheckResult& result, const Variant& variant, const Problem& problem, uint32_t multiprocessors);

@@ -68,7 +68,9 @@ std::string about_shape(const CheckLine& line, const Failure& cause) {
   for (const std::string& name : names) {
     const auto& [with, without] = words[name];
     const bool apart = std::ranges::none_of(with, [&](const std::string& word) { return without.contains(word); });
-    if (apart && !without.empty() && !with.contains("")) theirs.push_back(fmt::format("{}", fmt::join(with, " or ")));
+    constexpr size_t MOST = 4;  // of more it tells nothing
+    if (apart && !without.empty() && !with.contains("") && with.size() <= MOST)
+      theirs.push_back(fmt::format("{}", fmt::join(with, " or ")));
   }
   if (theirs.empty()) return "";
   return fmt::format("  All that was tried with {} meets it, and nothing else does: {} may be the cause.\n",
@@ -136,8 +138,7 @@ std::string explain_failures(const CheckLine& line) {
   }
   if (cause == nullptr) return "";
 
-  std::string text = fmt::format("\n{} on the {}: {}\n", line.name, to_string(line.backend),
-                                 is_about_counts(cause->kind) ? "answers right, counts DIFFER" : "answers WRONG");
+  std::string text;
   // All faults of that kind in the launch where it was met first, and how many other input sets have met it.
   constexpr size_t MOST = 5;
   size_t shown = 0, left_out = 0;
@@ -148,7 +149,7 @@ std::string explain_failures(const CheckLine& line) {
       continue;
     }
     ++shown;
-    text += fmt::format("  {}{}: {}\n{}", to_string(failure.kind),
+    text += fmt::format("{}{}{}: {}\n{}", text.empty() ? "" : "  ", to_string(failure.kind),
                         failure.detail.empty() ? "" : fmt::format(" ({})", failure.detail), failure.message,
                         lines_of(failure));
   }
@@ -158,6 +159,8 @@ std::string explain_failures(const CheckLine& line) {
     return &result != where &&
            std::ranges::any_of(result.failures, [&](const Failure& failure) { return same_fault(failure, *cause); });
   });
+  text += fmt::format("  {} on the {}: {}\n", line.name, to_string(line.backend),
+                      is_about_counts(cause->kind) ? "answers right, counts DIFFER" : "answers WRONG");
   text += fmt::format("  Met with {} at {}", where->inputs, to_string(where->shape));
   text += others > 0 ? fmt::format(", and the same in {} of {} other results.\n", others, line.results.size() - 1)
           : line.results.size() > 1 ? " alone.\n"
@@ -180,7 +183,34 @@ std::string explain_failures(const CheckLine& line) {
   return text;
 }
 
+// Each count that differs, as it was met first, where that is no failure.
+std::string explain_told(const CheckLine& line) {
+  std::set<std::string> met;
+  std::string text;
+  for (const CheckResult& result : line.results) {
+    for (const Failure& told : result.told) {
+      if (met.insert(told.message.substr(0, told.message.find(':'))).second)
+        text += fmt::format("  {} ({} at {})\n", told.message, result.inputs, to_string(result.shape));
+    }
+  }
+  if (text.empty()) return text;
+  return fmt::format("\n{}: other counts than the rung's, which is no fault by itself (--counts makes it one)\n{}",
+                     line.name, text);
+}
+
 void print(const CheckReport& report, std::FILE* out) {
+  // Of one rung the reason comes first; beside others the table says which.
+  constexpr size_t SHOWN = 12;
+  std::string reasons;
+  size_t failures = 0;
+  bool one_rung = true;
+  for (const CheckLine& line : report.lines) {
+    const std::string text = explain_failures(line);
+    if (!text.empty() && ++failures <= SHOWN) reasons += "\n" + text;
+    one_rung &= line.directory == report.lines.front().directory;
+  }
+  if (failures > SHOWN) reasons += fmt::format("\n... and {} more: --json FILE has all of them.\n", failures - SHOWN);
+  if (one_rung && failures > 0) fmt::print(out, "{}\n", std::string_view(reasons).substr(1));
   Table table({"<stage", "<on", "?results", "<error of tolerance", "<answers", "<counts", "?time"});
   size_t wrong = 0, differ = 0;
   for (const CheckLine& line : report.lines) {
@@ -189,7 +219,7 @@ void print(const CheckReport& report, std::FILE* out) {
     for (const CheckResult& result : line.results) seconds += result.seconds;
     const bool right = line.answers_right(), counted = line.backend == Place::emulator;
     wrong += !right;
-    differ += right && !line.counts_right();
+    differ += right && !std::ranges::all_of(line.results, &CheckResult::ok);
     table.add({line.name, line.backend == Place::gpu ? "gpu" : "cpu", fmt::format("{}", line.results.size()),
                fmt::format("{:.1e} of {:.1e} {}", worst.max_err, worst.tolerance, worst.inputs),
                verdict_word(right, out), !counted || !right ? "" : verdict_word(line.counts_right(), out, "DIFFER"),
@@ -210,13 +240,8 @@ void print(const CheckReport& report, std::FILE* out) {
     fmt::print(out, "Normal inputs at {}, hostile ones and other problems beside them.\n", fmt::join(shapes, "; "));
   }
   fmt::print(out, "Tolerance: twice the error of the plain formula in the same type, on the same inputs, plus 1e-5.\n");
-  constexpr size_t SHOWN = 12;
-  size_t failures = 0;
-  for (const CheckLine& line : report.lines) {
-    const std::string text = explain_failures(line);
-    if (!text.empty() && ++failures <= SHOWN) fmt::print(out, "{}", text);
-  }
-  if (failures > SHOWN) fmt::print(out, "\n... and {} more: --json FILE has all of them.\n", failures - SHOWN);
+  if (!one_rung) fmt::print(out, "{}", reasons);
+  for (const CheckLine& line : report.lines) fmt::print(out, "{}", explain_told(line));
   for (const std::string& note : report.notes) print_wrapped(out, note);
   const auto say = [&](size_t count, const char* what) {
     if (count > 0) {

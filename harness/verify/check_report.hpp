@@ -27,8 +27,8 @@ struct CheckReport {
 
 void print(const CheckReport& report, std::FILE* out);
 
-// The cause of a line's failures as a reader should meet it: the first failure of the most telling kind, where it was and
-// in how many other input sets, the lines of source, where to read on, and what follows from it in a sentence. Empty if all is
+// The cause of a line's failures as a reader should meet it: in the first line the first failure of the most telling kind, then the lines
+// of source, where it was and in how many other input sets, what follows from it in a sentence, and where to read on. Empty if all is
 // right.
 std::string explain_failures(const CheckLine& line);
 

@@ -48,11 +48,14 @@ class Problems {
 
  private:
   Problem make(const Trial& trial) const {
-    if (trial.starts_only) return {trial.shape, trial.kinds, trial.seed, {}, {}};
-    Problem problem = trial.ends_only ? make_question(trial.shape, trial.kinds, trial.seed, trial.exponents)
-                                      : make_problem(trial.shape, trial.kinds, trial.seed, on_gpu_, trial.exponents);
+    if (trial.starts_only || trial.begins_only) return {trial.shape, trial.kinds, trial.seed, {}, {}};
+    const bool of_few = trial.some > 0 && trial.shape.batch_heads() > 2;
+    Problem problem = of_few            ? make_question_of_few(trial.shape, trial.seed)
+                      : trial.ends_only ? make_question(trial.shape, trial.kinds, trial.seed, trial.exponents)
+                                        : make_problem(trial.shape, trial.kinds, trial.seed, on_gpu_, trial.exponents);
     problem.far_heads = trial.far_heads;
     problem.ends_only = trial.ends_only;
+    problem.some = trial.some;
     return problem;
   }
 
@@ -108,7 +111,7 @@ class OnEmulator final : public Backend {
     constexpr double SCORES_PER_SECOND = 4e6;
     constexpr int END = 128;  // queries of a cluster, or several such tiles
     const Spec& spec = trial.shape;
-    if (trial.starts_only) return 0;
+    if (trial.starts_only || trial.begins_only) return 0;
     const bool in_part = trial.ends_only && variant.workspace_at(spec) == 0;
     double scores = 0;
     for (int i = 0; i < spec.lens_q.count; ++i) scores += double(spec.heads) * spec.lens_q.of[i] * spec.lens_k.of[i];
@@ -136,11 +139,17 @@ class OnEmulator final : public Backend {
       const CheckResult start = check_start(*subject.rung, variant, trial.shape, options);
       return start.ok ? std::vector<CheckResult>{} : std::vector{start};  // of a launch alone there is no more to say
     }
+    if (trial.begins_only) {
+      if (each_query_is_begun(*subject.rung, variant, trial.shape, options)) return std::vector<CheckResult>{};
+      const Problem whole = make_problem(trial.shape, trial.kinds, trial.seed, false);
+      return check_sets_on_emulator(*subject.rung, variant, whole, options);
+    }
+    if (trial.only_fused) variant.on_emulator = variant.on_emulator_fused;
     auto results =
         check_sets_on_emulator(*subject.rung, variant, problem, options, trial.both_builds, trial.also_fused);
     CheckResult& first = results.front();
     // Of the ends of a grid, too, where its blocks are all alike, in whatever order they come.
-    const bool tells_of_all = !trial.ends_only || blocks_are_alike(trial.shape);
+    const bool tells_of_all = trial.some == 0 && (!trial.ends_only || blocks_are_alike(trial.shape));
     if (subject.own != nullptr && trial.far_heads == 0 && tells_of_all && first.ok) {
       Variant own = *subject.own;
       own.writes_lse &= !trial.leaves_out;
@@ -298,8 +307,11 @@ bool Judge::keep(const Subject& subject, Place place, const Shape& shape, std::v
   CheckLine& into = line(subject, place, shape);
   for (CheckResult& result : results) {
     result.output = {};
-    if (choice_.answers_only) {
-      std::erase_if(result.failures, [](const Failure& failure) { return is_about_counts(failure.kind); });
+    if (choice_.answers_only || choice_.counts_told) {
+      const auto counts = std::ranges::stable_partition(
+          result.failures, [](const Failure& failure) { return !is_about_counts(failure.kind); });
+      if (!choice_.answers_only) std::ranges::move(counts, std::back_inserter(result.told));
+      result.failures.erase(counts.begin(), counts.end());
       result.ok = result.failures.empty();
     }
     into.results.push_back(std::move(result));
@@ -374,10 +386,6 @@ Status Judge::judge(Backend& backend, const std::vector<Subject>& subjects, cons
       const Shape& its = line_shape(shapes, task.trial);
       Result<std::vector<CheckResult>>& result = (*results)[i];
       if (result) {
-        if (!result->empty() && line(task.subject, place, its).results.empty()) {
-          std::ranges::copy(task.subject.compiled, std::back_inserter(result->front().failures));
-          result->front().ok = result->front().failures.empty();
-        }
         if (!keep(task.subject, place, its, std::move(*result))) return {};
       } else if (result.error().code == ExitCode::cannot_run_here &&
                  (task.trial.far_heads > 0 || task.trial.shape != its)) {  // what was asked for is refused by the plan

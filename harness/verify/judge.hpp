@@ -18,16 +18,16 @@ namespace ladder {
 struct Subject {
   const Rung* rung;
   const Variant* variant;
-  std::string name;                    // of its line in the report
-  bool quick = false;                  // a few trials, whatever is asked of all
-  const Variant* own = nullptr;        // of the rung itself, where the variant stands in its place
-  std::vector<Failure> compiled = {};  // what is known of it before it runs
+  std::string name;              // of its line in the report
+  bool quick = false;            // a few trials, whatever is asked of all
+  const Variant* own = nullptr;  // of the rung itself, where the variant stands in its place
 };
 
 // What is asked of all subjects.
 struct CheckChoice {
   TrialChoice trials = {};
   bool answers_only = false;   // counts may be what they are
+  bool counts_told = false;    // other counts are told, and no failure
   bool first_failure = false;  // a subject's check ends with a wrong answer
   bool may_loop = false;       // without a timeout, a launch is stopped all the same when it is far beyond its work
   std::optional<double> timeout = {};  // seconds for one launch with its inputs and reference

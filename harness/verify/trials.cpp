@@ -27,8 +27,9 @@ constexpr float SHARPER = 16;  // scores of ten thousand and more, above and bel
 constexpr int RANDOM_TRIALS = 8;
 constexpr int MANY_HEADS = 35, FEWER_HEADS = 11;  // where others are more
 constexpr uint32_t H200_MULTIPROCESSORS = 132;
-constexpr int LONG_WALK = 2200;       // keys, or 66 tiles of them;
-constexpr int LONG_WALK_FAST = 8192;  // where tensor cores multiply
+constexpr int LONG_WALK = 2200;   // keys, or 66 tiles of them;
+constexpr int MANY_TILES = 264;   // where tensor cores multiply, more than 8 bits number, a multiple of 8, 11 and 12;
+constexpr int MASKED_TILES = 44;  // or under a mask so many
 constexpr int FAR_WALK = 65536 + 29;  // keys
 constexpr int SUBNORMAL = -14;        // times numbers of 1 or so: most are subnormal in f16
 constexpr int WIDE_ROWS = 1 << 14;    // heads x keys
@@ -198,25 +199,41 @@ bool has_tensor_cores(const Variant& variant, const Shape& shape) {
   return counts.mma + counts.wgmma > 0;
 }
 
+// Whether its grid, or what its blocks do, is another one where there are more multiprocessors than these.
+bool depends_on_gpu(const Variant& variant, const Shape& shape, uint32_t multiprocessors) {
+  if (!variant.predict) return false;
+  const auto predicted = [&](uint32_t number) {
+    Counts counts = variant.predict({shape, number});
+    counts.products_of_busiest_sm = 0;  // who takes which block
+    return counts;
+  };
+  return !(predicted(multiprocessors) == predicted(16 * multiprocessors));
+}
+
+// A workspace leads from one launch to the next, so all blocks run: of many keys there are few queries, or few of both.
+Trial of_few_queries(const Variant& variant, Trial trial) {
+  const int few = static_cast<int>(700 / std::sqrt(static_cast<double>(trial.shape.batch_heads())));
+  Shape& shape = trial.shape;
+  const int keys = shape.n;
+  if (variant.takes(CROSS)) shape.n_k = keys;
+  shape.n =
+      supported_length(variant, shape, variant.takes(CROSS) ? std::max(1, variant.tile.br / 2) : std::min(keys, few));
+  trial.ends_only = false;
+  trial.some = 0;
+  return trial;
+}
+
 // Maxima that stand anywhere, or grow to the last key, over so many tiles that all queries of all heads would take too
 // long.
 Trial long_walk(const Variant& variant, Shape shape, uint64_t seed) {
-  shape = with_heads(with_columns(variant, shape, 68), 1, 2);
-  // More keys than a block has threads, each of which may take one at a time; but a workspace lets all blocks run. What is fast has as
-  // many as people have.
-  const bool is_fast = has_tensor_cores(variant, shape) && !shape.causal;
-  int least = std::max(LONG_WALK, (shape.causal ? 40 : 66) * variant.tile.bc);
-  if (is_fast && variant.tile.bc >= 64) least = LONG_WALK_FAST;
-  if (variant.workspace_at(shape) > 0) least = 99;
-  const int rows = std::max(1, variant.tile.br);
-  const bool is_dear = rows > 2 * variant.tile.bc && variant.tile.bc > 0;  // so many queries to a block
-  int tiles = least / rows;
-  do {
-    do ++tiles;
-    while (!is_awkward(tiles) && !is_dear);
-    shape.n = supported_length(variant, shape, rows * tiles - (variant.takes(TAILS) ? std::min(29, rows / 2) : 0));
-  } while (shape.n > 0 && (shape.n + rows - 1) / rows != tiles);
-  return {.shape = shape, .kinds = {InputKind::peaky, InputKind::creeping_max}, .seed = seed + 3, .ends_only = true};
+  const bool is_fast = has_tensor_cores(variant, shape);
+  shape = with_heads(with_columns(variant, shape, 68), 1, is_fast ? 1 : 2);
+  // More keys than a block has threads, each of which may take one at a time, and more tiles than 8 bits number: its last block alone.
+  shape.n = supported_length(variant, shape, LONG_WALK, shape.causal ? MASKED_TILES : is_fast ? MANY_TILES : 66);
+  std::vector<InputKind> kinds{InputKind::creeping_max, InputKind::peaky};
+  kinds.resize(static_cast<size_t>(shape.heads));
+  Trial trial{.shape = shape, .kinds = kinds, .seed = seed + 3, .ends_only = true, .some = is_fast ? 1 : 0};
+  return variant.workspace_at(shape) > 0 ? of_few_queries(variant, trial) : trial;
 }
 
 // Drawn by the commit: another one the next time.
@@ -357,19 +374,64 @@ Trial long_and_wide(const Variant& variant, Shape shape, uint64_t seed, int rows
   shape = with_heads(shape, batch, (16 << halvings) / batch);
   if (takes_any_d(variant))
     shape.d = std::max(variant.accepts.min_d, std::min(24, static_cast<int>(1 + random() % 24)));
-  // A workspace lets all blocks run.
-  if (variant.workspace_at(shape) > 0) return few_tiles(variant, shape, seed, 1, 16, 1 + least % 32);
   shape.n = supported_length(variant, shape, least);
-  return {.shape = shape, .kinds = {InputKind::normal, InputKind::near_ties}, .seed = random(), .ends_only = true};
+  Trial trial{.shape = shape, .kinds = {InputKind::normal, InputKind::near_ties}, .seed = random(), .ends_only = true};
+  return variant.workspace_at(shape) > 0 ? of_few_queries(variant, trial) : trial;
+}
+
+// So many heads for each of the keys as models have: 8:1, 16:2, 32:8, 64:8.
+Shape as_models_share(const Variant& variant, Shape shape) {
+  if (variant.takes(GROUPED)) shape.kv_heads = shape.heads <= 8 ? 1 : shape.heads == 16 ? 2 : 8;
+  return shape;
+}
+
+// Heads and lengths as people run them: powers of two, and halves between. So many blocks beside each other run of each.
+std::vector<Trial> as_people_run(const Variant& variant, const Shape& usual, uint64_t seed) {
+  struct Run {
+    int heads, n, blocks;
+  };
+  const bool is_fast = has_tensor_cores(variant, usual);
+  const std::vector<Run> runs = !is_fast ? std::vector<Run>{{16, 1024, 1}} : std::vector<Run>{{16, 2048, 8}};
+  std::vector<Trial> trials;
+  if (variant.workspace_at(usual) > 0 && !variant.takes(CROSS))
+    return trials;  // all queries of so many keys take too long
+  for (const auto& [heads, n, blocks] : runs) {
+    Shape shape = as_models_share(variant, with_heads(usual, 1, heads));
+    shape.n = supported_length(variant, shape, n);
+    const int rows = std::max(1, variant.tile.br);
+    Trial trial{.shape = shape,
+                .seed = of_commit(seed + static_cast<uint64_t>(n))(),
+                .ends_only = true,
+                .some = blocks * std::max(1, 32 / rows)};
+    if (variant.workspace_at(shape) > 0) trial = of_few_queries(variant, trial);
+    trials.push_back(std::move(trial));
+  }
+  return trials;
+}
+
+// Which head and which queries are whose, of whole heads beside each other.
+std::vector<Trial> whose_queries(const Variant& variant, const Shape& usual, uint64_t seed) {
+  std::vector<Trial> trials;
+  // Blocks that stay take more than they begin with, under a mask whatever there is to do.
+  const bool stay = depends_on_gpu(variant, few_tiles(variant, usual, seed, 4, 4).shape, emulator::MULTIPROCESSORS);
+  if (!has_tensor_cores(variant, usual) || (usual.causal && stay)) return trials;
+  for (const auto& [heads, n] : {std::pair{16, 1024}, {32, 512}, {8, 768}, {64, 320}}) {
+    if (usual.causal && n != 1024) continue;
+    Shape shape = as_models_share(variant, with_heads(usual, 1, heads));
+    shape.n = supported_length(variant, shape, n);
+    trials.push_back({.shape = shape, .seed = seed + 14, .begins_only = true});
+  }
+  return trials;
 }
 
 // More keys than 16 bits can number, more tiles than 8, and more than 2^32 scores; none for a variant that does not take so many.
 std::optional<Trial> far_walk(const Variant& variant, const Shape& usual, uint64_t seed) {
   Shape shape = with_heads(usual, 1, 3);
   shape.n = supported_length(variant, shape, FAR_WALK);
-  if (shape.n == 0 || variant.workspace_at(shape) > 0) return std::nullopt;
+  if (shape.n == 0) return std::nullopt;
   const std::vector<InputKind> kinds{InputKind::peaky, InputKind::last_tile_max, InputKind::ties};
-  return Trial{.shape = shape, .kinds = kinds, .seed = seed + 4, .ends_only = true};
+  const Trial trial{.shape = shape, .kinds = kinds, .seed = seed + 4, .ends_only = true};
+  return variant.workspace_at(shape) > 0 ? of_few_queries(variant, trial) : trial;
 }
 
 // As few columns as it takes, and more queries than CUDA's limit of gridDim.y, of a variant that takes any number of either.
@@ -463,7 +525,9 @@ std::vector<Trial> formula_trials(const Variant& variant, const Spec& usual, uin
     if (!takes(variant, spec) && spec.keys() == spec.n) spec.n = supported_length(variant, spec, spec.n);
     if (spec.n == 0 || !takes(variant, spec)) continue;
     const bool is_long = spec.keys() > LONG_HEAD;
-    Trial trial{.shape = spec, .kinds = {}, .seed = seed + 5, .both_builds = !is_long || spec.lens_k.count > 0};
+    Trial trial{.shape = spec, .kinds = {}, .seed = seed + 5};
+    // Of those in a row, which ask for much the same, every other one.
+    trial.both_builds = trials.size() % 2 == 0 && (!is_long || spec.lens_k.count > 0);
     constexpr int64_t MOST_SETS = 16;
     const int64_t all = int64_t{spec.batch} * spec.key_heads();
     int64_t units = std::min(all, MOST_SETS);  // with a set each, and the others again
@@ -609,17 +673,6 @@ std::vector<Trial> random_trials(const Variant& variant, const Shape& shape, uin
   return trials;
 }
 
-// Whether its grid, or what its blocks do, is another one where there are more multiprocessors than these.
-bool depends_on_gpu(const Variant& variant, const Shape& shape, uint32_t multiprocessors) {
-  if (!variant.predict) return false;
-  const auto predicted = [&](uint32_t number) {
-    Counts counts = variant.predict({shape, number});
-    counts.products_of_busiest_sm = 0;  // who takes which block
-    return counts;
-  };
-  return !(predicted(multiprocessors) == predicted(16 * multiprocessors));
-}
-
 // More shares than an H200 has SMs, or pairs of them: one tile in as few heads as give each of them one, and some a second.
 std::optional<Trial> second_round(const Variant& variant, const Shape& shape, uint64_t seed) {
   for (const uint32_t sms : {H200_MULTIPROCESSORS / 2, H200_MULTIPROCESSORS}) {
@@ -696,29 +749,51 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
   const int other_n = takes_any_d(variant) ? 98 : 1;
 
   trials.push_back({.shape = shape, .seed = choice.seed});
-  Shape many = shape;
-  if (!choice.n_given) many.n = supported_length(variant, shape, takes_any_d(variant) ? 67 : 102, 3);
-  trials.emplace_back(all_sets(many, choice.seed)).also_fused = true;
+  const bool is_fast = has_tensor_cores(variant, shape);
+  // Three tiles, or two large ones; where a product and its sum are rounded once two, and of sets that are alike one.
+  const int tile = std::max(1, variant.tile.bc);
+  const auto sets = [&](Shape of) {
+    if (!choice.n_given)
+      of.n = is_fast && tile > 64 ? supported_length(variant, of, 2 * tile - 29, 2)
+                                  : supported_length(variant, of, takes_any_d(variant) ? 67 : 102, 3);
+    trials.push_back(all_sets(of, choice.seed));
+    if (!choice.n_given) of.n = supported_length(variant, of, 67, 2);
+    std::vector<InputKind> numbers = unlike(all_input_kinds());
+    std::erase_if(numbers, [](InputKind kind) { return !has_numbers(kind) || kind == InputKind::constant_v; });
+    trials.emplace_back(all_sets(of, choice.seed, numbers)).only_fused = true;
+  };
+  sets(shape);
 
   const bool stay = depends_on_gpu(variant, few(shape, 4, 4).shape, emulator::MULTIPROCESSORS);
   const int far_heads = stay ? MORE_HEADS : FAR_HEADS;
-  trials.push_back(other_problem(variant, shape, choice.seed, far_heads, 3));
+  trials.push_back(other_problem(variant, shape, choice.seed, far_heads, is_fast ? 2 : 3));
   if (variant.takes(CROSS)) trials.push_back(without_keys(other_problem(variant, shape, choice.seed, far_heads, 3)));
   // A scale below 0.002, and one far above 3 on more than eight SMs, and no multiple of eight: 132 is none either.
   trials.emplace_back(of_magnitude(few(shape, 1, 3), 6, 8)).multiprocessors = H200_MULTIPROCESSORS;
-  Trial& subnormal = trials.emplace_back(of_magnitude(few(other_d, 2, 8, other_n), SUBNORMAL, -4, SUBNORMAL));
+  Trial& subnormal =
+      trials.emplace_back(of_magnitude(few(other_d, 2, is_fast && !stay ? 3 : 8, other_n), SUBNORMAL, -4, SUBNORMAL));
   subnormal.multiprocessors = 12;
   // Rows whose scores are all negative tell a maximum that begins at 0 from one that begins at a huge negative number.
   subnormal.both_builds = has_tensor_cores(variant, shape);  // or it takes long
   trials.push_back(of_zeros(few(shape, 1, 1)));
   // Remainders of loops over tiles, over columns and, in a rung without tiles, over keys.
-  for (const auto& [tiles, columns] : {std::pair{4, 48}, {5, 96}, {6, 40}, {8, 24}, {9, 64}, {10, 72}}) {
+  // Where products are fast, more of them: of every remainder that a loop may leave, one block each.
+  std::vector<std::pair<int, int>> numbers{{4, 48}, {5, 96}, {6, 40}, {8, 24}, {9, 64}, {10, 72}};
+  if (variant.tile.bc > 16) numbers.insert(numbers.end(), {{22, 64}, {24, 64}});
+  if (is_fast) {
+    constexpr int PRIMES[] = {17, 19, 23, 25, 27, 29, 31};
+    numbers.insert(numbers.end(), {{26, 64}, {28, 64}, {30, 64}});
+    numbers.emplace_back(PRIMES[of_commit(choice.seed)() % std::size(PRIMES)], 64);
+  }
+  constexpr InputKind MOVING[] = {InputKind::normal,       InputKind::near_ties, InputKind::rising_weights,
+                                  InputKind::creeping_max, InputKind::peaky,     InputKind::trained};
+  for (const auto& [tiles, columns] : numbers) {
     if (variant.takes(CAUSAL) && variant.tile.bc > 0 && 4 < tiles && tiles < 9) continue;  // under the mask, below
     Trial trial = few(with_columns(variant, shape, columns), tiles, 1, 29 * tiles);
     trial.ends_only = true;
-    // Some of them with maxima that move from tile to tile, one with a scale below 0.002.
-    if (tiles == 9) trial.kinds = {InputKind::near_ties};
-    if (tiles == 10) trial.kinds = {InputKind::rising_weights};
+    trial.some = is_fast || tiles > 10 ? 1 : 0;
+    // Maxima move from tile to tile in most of them, and one has a scale below 0.002.
+    if (tiles > 8) trial.kinds = {MOVING[tiles % std::size(MOVING)]};
     trials.push_back(tiles == 4 ? of_magnitude(trial, 8, 0) : trial);
   }
   const auto sharp = [&](int columns, int tiles, int heads, std::vector<InputKind> kinds, uint32_t multiprocessors) {
@@ -728,6 +803,7 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
     trial.multiprocessors = multiprocessors;
   };
   sharp(variant.accepts.max_d, 7, 1, {InputKind::peaky}, 6);
+  trials.back().ends_only = is_fast && !stay;
   const auto second = second_round(variant, variant.takes(CAUSAL) ? with_mask(shape) : shape, choice.seed);
   sharp(variant.accepts.max_d - 1, 1, second ? FEWER_HEADS : MANY_HEADS,
         {InputKind::peaky, InputKind::negative_rows, InputKind::normal, InputKind::not_finite, InputKind::ties}, 5);
@@ -746,10 +822,13 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
   add_where_taken(trials, {first_key}, variant, shape, choice.seed);
   trials.push_back(long_walk(variant, shape, choice.seed));
   trials.push_back(long_and_wide(variant, shape, choice.seed));
+  std::ranges::move(as_people_run(variant, shape, choice.seed), std::back_inserter(trials));
+  std::ranges::move(whose_queries(variant, shape, choice.seed), std::back_inserter(trials));
   if (variant.takes(CAUSAL) && !shape.causal) {
     const Shape masked = with_mask(shape);
-    trials.emplace_back(all_sets(with_mask(many), choice.seed)).also_fused = true;
-    trials.push_back(other_problem(variant, masked, choice.seed, far_heads - 1, 3));  // two sequences far apart
+    sets(masked);
+    trials.push_back(
+        other_problem(variant, masked, choice.seed, far_heads - 1, is_fast ? 2 : 3));  // two sequences far apart
     trials.push_back(of_magnitude(few(masked, 1, 3), 5, 8));
     trials.emplace_back(few(masked, 2, 8)).both_builds = true;
     trials.push_back(few(with_mask(other_d), 4, 1, other_n));
@@ -758,6 +837,9 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
     trials.emplace_back(few(masked, 9, 1)).kinds = {InputKind::peaky};
     trials.push_back(long_and_wide(variant, masked, choice.seed + 1, WIDE_ROWS / 2));
     trials.push_back(long_walk(variant, masked, choice.seed));
+    trials.emplace_back(few(masked, 24, 1)).ends_only = true;
+    std::ranges::move(as_people_run(variant, masked, choice.seed), std::back_inserter(trials));
+    std::ranges::move(whose_queries(variant, masked, choice.seed), std::back_inserter(trials));
   }
   std::ranges::move(largest_scores(variant, shape, choice.seed), std::back_inserter(trials));
   std::ranges::move(formula_trials(variant, shape, choice.seed), std::back_inserter(trials));
@@ -793,7 +875,8 @@ std::vector<Trial> gpu_trials(const Variant& variant, const Shape& shape, const 
   std::vector<Trial> trials;
   const auto add = [&](Trial trial) {
     // Which of these there are is the emulator's business.
-    trial.ends_only = trial.both_builds = trial.also_fused = false;
+    trial.ends_only = trial.both_builds = trial.also_fused = trial.begins_only = false;
+    trial.some = 0;
     trial.multiprocessors = Trial().multiprocessors;
     trial.schedule = 0;
     const auto inputs = formula_of(trial.shape).inputs(trial.shape);
@@ -810,7 +893,7 @@ std::vector<Trial> gpu_trials(const Variant& variant, const Shape& shape, const 
   }
   // All that the emulator meets, but for heads whose memory is not there and launches that nobody runs.
   for (Trial& trial : emulator_trials(variant, shape, choice)) {
-    if (trial.far_heads == 0 && !trial.starts_only) add(std::move(trial));
+    if (trial.far_heads == 0 && !trial.starts_only && !trial.only_fused) add(std::move(trial));
   }
   if (!choice.inputs.empty() || !is_attention) return trials;
   // A head as long as 2^32 elements leave it.

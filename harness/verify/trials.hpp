@@ -18,11 +18,15 @@ struct Trial {
   Exponents exponents = {};  // of the inputs; with Q's in the softmax scale the other way round it is the same problem
   int far_heads = 0;         // as Problem::far_heads
   bool ends_only = false;    // as Problem::ends_only
+  int some = 0;              // as Problem::some
+  bool begins_only =
+      false;  // whose each query is, is all: blocks run as far as their first product, and on if one is nobody's
   bool starts_only = false;  // nothing is computed: whether it can be launched is all
   bool leaves_out = false;   // outputs that nobody has to want; with ends_only
   uint32_t multiprocessors = emulator::MULTIPROCESSORS;
   bool both_builds = false;  // of the emulated kernel, in two orders of its threads; they must do the same
   bool also_fused = false;   // and in the build that rounds a product and the sum behind it once
+  bool only_fused = false;   // in that one alone
   uint64_t schedule = 0;     // as emulator::Options::schedule
   bool operator==(const Trial&) const = default;
 };

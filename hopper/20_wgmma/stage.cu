@@ -38,6 +38,9 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "20_wgmma",
     .previous = "13_tma",
+    .role = ladder::Role::line,
+    .more_lines = {ladder::MoreLines::is_new,
+                   "wgmma: descriptors in place of fragments of K and V, and the layouts that these want."},
     .idea = "Four warps multiply together, by instructions that read K and V in shared memory themselves.",
     .limit =
         "Each warp loads K and V into registers, fragment by fragment, and issues thousands of small products itself.",

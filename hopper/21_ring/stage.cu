@@ -48,6 +48,10 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "21_ring",
     .previous = "20_wgmma",
+    .role = ladder::Role::branch,
+    .more_lines =
+        {ladder::MoreLines::other,
+         "K and V each have a struct Ring, and the loop follows two in place of one; all later rungs keep it."},
     .idea = "K and V have rings of stages of their own, and a tile is requested as soon as its stage has been read.",
     .limit = "A tile is requested when the one before it is half done, and then PV alone covers its way.",
     .prediction = "+10 % to +20 %: a tile has a whole tile's time to arrive, where it had less than half of it; no "

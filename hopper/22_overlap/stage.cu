@@ -52,6 +52,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "22_overlap",
     .previous = "21_ring",
+    .role = ladder::Role::line,
     .idea = "A warpgroup takes the exponentials of one tile while PV of the tile before runs.",
     .limit = "A warpgroup waits for each of its products, and the tensor cores wait for its softmax.",
     .prediction =

@@ -41,6 +41,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "23_producer",
     .previous = "22_overlap",
+    .role = ladder::Role::line,
     .idea = "A third warpgroup does nothing but ask for tiles, and gives its registers to the two that multiply.",
     .limit = "A thread that multiplies asks for tiles too, and its warpgroup waits when a stage is not yet empty.",
     .prediction =

@@ -39,6 +39,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "24_vote",
     .previous = "23_producer",
+    .role = ladder::Role::branch,
     .idea =
         "A lane compares its own scores with the row's maximum; lanes exchange maxima only when one has outgrown it.",
     .limit = "The four lanes of a row exchange their maxima in every tile, though hardly ever is one of them new.",

@@ -40,6 +40,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "25_twice",
     .previous = "24_vote",
+    .role = ladder::Role::branch,
     .idea = "A lane has two sets of weights, so that one is packed while PV still reads the other.",
     .limit =
         "Weights stay in S until PV of the tile before is done, and are packed while no product of the warpgroup runs.",

@@ -43,6 +43,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "26_nomax",
     .previous = "25_twice",
+    .role = ladder::Role::line,
     .idea = "Weights are made against the old maximum, unseen; their sum tells if it was too low, and the tile is done "
             "again.",
     .limit = "Each lane looks for the largest of its scores in every tile before it may take the first exponential.",

@@ -49,6 +49,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "27_careful",
     .previous = "26_nomax",
+    .role = ladder::Role::branch,
     .idea = "After a surprise a warp looks for the maximum of each tile before it makes weights, for the rest of its "
             "queries.",
     .limit = "Where a maximum has grown by much, it often grows again, and each time a tile's weights are made twice.",

@@ -46,6 +46,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "28_store",
     .previous = "27_careful",
+    .role = ladder::Role::branch,
     .idea = "O goes through shared memory on its way out: stmatrix lays out a warp's rows, and the copy engine stores "
             "them.",
     .limit = "Each lane writes O in stores of 4 bytes, each of which touches eight rows.",

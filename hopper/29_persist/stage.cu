@@ -51,6 +51,10 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "29_persist",
     .previous = "28_store",
+    .role = ladder::Role::line,
+    .more_lines = {ladder::MoreLines::other,
+                   "A loop over tiles of queries goes around all that a block did once, with a ring for Q and the "
+                   "struct that says what comes next."},
     .idea = "A block stays on its SM and goes on with other queries, which have been copied while it worked on these.",
     .limit =
         "Whenever a block ends, its SM's tensor cores wait until the next one has started and its queries are there.",

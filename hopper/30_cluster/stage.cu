@@ -61,6 +61,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "30_cluster",
     .previous = "29_persist",
+    .role = ladder::Role::branch,
     .idea = "Two blocks form a cluster: each asks for half of every tile of K and V, and it lands in both.",
     .limit = "Neighbouring blocks of a head bring the same tiles of K and V from L2, each for itself.",
     .prediction = "Alone +3 % to +5 %: the GPU is at its power limit, and bringing tiles is a tenth of the energy, of"

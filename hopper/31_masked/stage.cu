@@ -68,6 +68,10 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "31_masked",
     .previous = "30_cluster",
+    .role = ladder::Role::line,
+    .more_lines =
+        {ladder::MoreLines::other,
+         "Told anew: the loop over keys is a step with a mask and one without, in words that later rungs keep."},
     .idea =
         "Causal: tiles of the future are not visited, the tile on the diagonal is masked, and long and short tiles of "
         "queries take turns.",

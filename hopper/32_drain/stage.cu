@@ -70,6 +70,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "32_drain",
     .previous = "31_masked",
+    .role = ladder::Role::variant,
     .idea = "A warp waits for its O to leave shared memory when the first product of its next queries runs already.",
     .limit = "Between two tiles of queries a warp waits until the copy engine has read its O, and no product of its "
              "warpgroup runs.",

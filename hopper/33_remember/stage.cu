@@ -79,6 +79,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "33_remember",
     .previous = "32_drain",
+    .role = ladder::Role::variant,
     .idea = "A warp that a tile has surprised is careful from the first tile of its next queries on.",
     .limit = "Each tile of queries begins with guesses: where scores are extreme, the weights of one tile of keys are "
              "made twice "

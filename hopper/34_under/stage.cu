@@ -81,6 +81,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "34_under",
     .previous = "33_remember",
+    .role = ladder::Role::variant,
     .idea = "O is corrected while the next QK runs, which does not need it.",
     .limit =
         "Where maxima grow, O is corrected between two products of a warpgroup, and nothing of its own runs meanwhile.",

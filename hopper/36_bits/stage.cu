@@ -84,6 +84,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "36_bits",
     .previous = "35_first",
+    .role = ladder::Role::variant,
     .idea = "A careful warp looks for a row's largest score among integers, three at a time.",
     .limit = "A careful warp compares 64 scores, one after the other, before it may make weights, and no product of "
              "its own waits "

@@ -84,6 +84,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "37_plain",
     .previous = "36_bits",
+    .role = ladder::Role::branch,
     .idea = "The loop over keys is steps that ask nothing: the diagonal's is a step behind it, and a careful warp asks "
             "once.",
     .limit = "Each step asks whether it is the last one, and whether it is on the diagonal; a careful warp asks each "

@@ -86,6 +86,10 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "38_seam",
     .previous = "37_plain",
+    .role = ladder::Role::line,
+    .more_lines = {ladder::MoreLines::other,
+                   "Besides its idea scores of any size: a row that has met a huge one keeps a calm maximum, and the "
+                   "largest score above it."},
     .idea = "What lies between two tiles of queries runs under products: sums and the next tile's place under the last "
             "PV, O's way out under the next QK.",
     .limit =

@@ -104,6 +104,10 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "41_rows",
     .previous = "40_bf16",
+    .role = ladder::Role::line,
+    .more_lines =
+        {ladder::MoreLines::is_new,
+         "Any lengths and any strides: maps that know where rows end, a mask for the rest, rows without a key."},
     .idea = "Any number of queries and of keys, wherever their rows lie: the copy engine knows where rows end, a mask "
             "hides the "
             "rest, and each row's log-sum-exp is told.",

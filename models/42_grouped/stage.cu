@@ -104,6 +104,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "42_grouped",
     .previous = "41_rows",
+    .role = ladder::Role::branch,
     .idea = "Heads of queries side by side share a head of keys and values, which the L2 cache then brings once for "
             "all of them.",
     .limit = "Each head of queries has keys and values of its own. Models keep four to eight times fewer of these.",

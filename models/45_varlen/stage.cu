@@ -165,6 +165,10 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "45_varlen",
     .previous = "44_told",
+    .role = ladder::Role::branch,
+    .more_lines = {ladder::MoreLines::other,
+                   "Two ideas that need each other: a plan that deals out sequences of many lengths, and tensor maps "
+                   "over all of them."},
     .idea = "Sequences of several lengths lie one behind the other, and a launch takes them all, those with most work "
             "first.",
     .limit = "All sequences of a batch have one length. Shorter ones are padded, and padding is copied and computed.",

@@ -176,6 +176,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "47_edges",
     .previous = "46_alone",
+    .role = ladder::Role::variant,
     .idea = "A window has two edges, and a tile pays for the one that it meets.",
     .limit = "Every masked tile is compared with both edges, and is looked through for its maximum, as if a row could "
              "meet its first "

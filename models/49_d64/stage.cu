@@ -130,6 +130,8 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "49_d64",
     .previous = "48_scores",
+    .role = ladder::Role::variant,
+    .more_lines = {ladder::MoreLines::is_new, "Heads of 64 columns: tiles half as wide, and rings twice as deep."},
     .idea = "Heads of 64 columns: tiles are half as large, four of K and of V are on their way, and a pair shares them "
             "by rows.",
     .limit = "A kernel for 128 columns does not take 64, and with half of the columns a pair has no panel for each "

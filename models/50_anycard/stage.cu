@@ -94,6 +94,9 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "50_anycard",
     .previous = "48_scores",
+    .role = ladder::Role::port,
+    .more_lines = {ladder::MoreLines::port,
+                   "What 40 to 48 found, for mma.sync and cp.async: told anew, from 09 and not from a text for wgmma."},
     .idea = "All that models ask for, of one kernel with mma.sync and cp.async alone, for every GPU from sm_80 on.",
     .limit =
         "48 needs a Hopper card: wgmma, clusters, a copy engine. 09, of past_fa2, runs on every one since the A100, "

@@ -111,6 +111,10 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "51_three",
     .previous = "49_d64",
+    .role = ladder::Role::branch,
+    .more_lines =
+        {ladder::MoreLines::other,
+         "A block of three warpgroups works alone, so all that two blocks of a cluster said to each other goes, too."},
     .idea = "A third warpgroup of queries: while one multiplies, two make exponentials.",
     .limit = "Half as wide a tile has half of the products and all of the exponentials, and two warpgroups wait for "
              "each other.",

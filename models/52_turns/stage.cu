@@ -112,6 +112,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "52_turns",
     .previous = "51_three",
+    .role = ladder::Role::branch,
     .idea = "Warpgroups start their products by turns, so that one multiplies while the others make exponentials.",
     .limit = "Three warpgroups that start when they are ready come to the tensor cores together, and wait together.",
     .prediction = "Known from a trial: in turns, over FlashAttention-3 in bf16, dense, batch * n = 16384, 16 heads: n "

@@ -127,6 +127,8 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "53_d256",
     .previous = "48_scores",
+    .role = ladder::Role::variant,
+    .more_lines = {ladder::MoreLines::is_new, "Heads of 256 columns: tiles half as long, and one place for Q and O."},
     .idea = "Heads of 256 columns: tiles of 64 keys, and one Q, from whose place O leaves before the next one comes.",
     .limit =
         "With 256 columns neither shared memory nor registers hold what a kernel for 128 keeps of everything: two.",

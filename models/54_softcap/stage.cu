@@ -138,6 +138,10 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "54_softcap",
     .previous = "48_scores",
+    .role = ladder::Role::branch,
+    .more_lines = {ladder::MoreLines::other,
+                   "A second way to make weights, beside the one that it must fall back on; and ALiBi goes, for a "
+                   "shorter kernel."},
     .idea = "Where the scores of a tile are small beside the cap, tanh is a polynomial of degree 3, and the weights "
             "are made of the products at once.",
     .limit = "A softcap takes a tanh of each score, from the unit that makes the exponentials, and before the first of "

@@ -128,6 +128,10 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "55_slopes",
     .previous = "48_scores",
+    .role = ladder::Role::branch,
+    .more_lines = {ladder::MoreLines::other,
+                   "Two ideas: the tensor cores add the slope, and a row begins at its own key; and the other "
+                   "functions of scores go."},
     .idea = "The tensor cores add ALiBi's slope to the scores, and a row begins at its own key, where the slope leaves "
             "most.",
     .limit = "A function changes every score, and since near keys come last, tile by tile the maximum rises and O is "

@@ -126,6 +126,10 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "56_twins",
     .previous = "48_scores",
+    .role = ladder::Role::branch,
+    .more_lines =
+        {ladder::MoreLines::other,
+         "Pairs share keys and not queries, which turns the walk round; and windows and functions of scores go."},
     .idea =
         "Under a mask two blocks take the same queries of two heads that share keys, and all blocks walk equally far.",
     .limit = "Under a mask one block of a pair sees a tile of keys less than the other and waits for it, and in the "

@@ -37,6 +37,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "08_fragorder",
     .previous = "06_batched",
+    .role = ladder::Role::line,
     .idea = "Lanes ask for K's matrices in the order in which mma wants them, and no register has to be moved.",
     .limit = "mma cannot use K's registers as ldmatrix leaves them in 06: each B fragment is moved into a pair first.",
     .prediction = "Written after a trial. From the machine code: +5 % to +10 %, for some 250 of 1,850 instructions "

@@ -40,6 +40,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "09_rescale",
     .previous = "08_fragorder",
+    .role = ladder::Role::line,
     .idea = "O is rescaled only when a maximum has grown by a factor of 2^8, and the weights are made just before PV.",
     .limit = "08 multiplies all 128 accumulators of a lane by a correction that is 1 in nearly every tile, before PV "
              "may begin.",

@@ -41,6 +41,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "10_mbarrier",
     .previous = "09_rescale",
+    .role = ladder::Role::branch,
     .idea = "K and V have two slots each, with barriers for full and for empty, and the loop has no __syncthreads.",
     .limit = "All warps of a block wait for the slowest of them twice per tile.",
     .prediction = "+1 % to +3 %: removing the barriers and the loads altogether, on trial, was worth 10 %, but most of "

@@ -41,6 +41,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "11_addresses",
     .previous = "10_mbarrier",
+    .role = ladder::Role::branch,
     .idea = "Every address that a thread needs is computed once; inside the loop there are XORs and immediates.",
     .limit = "10 computes a swizzled row and chunk for every ldmatrix and every 16-byte copy of every tile.",
     .prediction = "+1 %: a hundred fewer integer instructions of a thousand. On 08 the same change lost 6 % on trial, "

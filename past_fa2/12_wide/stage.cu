@@ -41,6 +41,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "12_wide",
     .previous = "11_addresses",
+    .role = ladder::Role::branch,
     .idea = "One block of 8 warps instead of two blocks of 4, so that each tile of K and V serves 256 queries.",
     .limit = "Each SM reads K and V from L2 twice, once for each of its two blocks.",
     .prediction =

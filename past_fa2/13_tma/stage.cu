@@ -41,6 +41,9 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "13_tma",
     .previous = "12_wide",
+    .role = ladder::Role::line,
+    .more_lines = {ladder::MoreLines::is_new,
+                   "TMA: tensor maps, copies of whole boxes by one thread, and mbarriers that count bytes."},
     .idea = "One thread asks the copy engine (TMA) for a whole tile, instead of every thread for its share of it.",
     .limit = "Each warp spends 8 cp.async on every tile of K and V, and keeps their addresses in registers that the "
              "products need.",

@@ -50,6 +50,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "14_ring",
     .previous = "13_tma",
+    .role = ladder::Role::branch,
     .idea = "Three slots for K and V, and the loop unrolled over them: in the code every slot is a constant.",
     .limit = "A tile is requested when all warps have read the one two before: the slowest makes the others wait.",
     .prediction = "+1 %: nobody waits for the slowest warp of the tile before, and addresses and parities need no "

@@ -47,6 +47,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "15_relative",
     .previous = "14_ring",
+    .role = ladder::Role::branch,
     .idea = "The products begin at minus the old maximum, so scores come out relative to it; one comparison tells "
             "whether one has outgrown it.",
     .limit = "Between the products each warp finds and exchanges the maxima of its rows, though hardly ever is one of "

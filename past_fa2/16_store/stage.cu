@@ -47,6 +47,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "16_store",
     .previous = "15_relative",
+    .role = ladder::Role::branch,
     .idea = "O goes through shared memory on its way out, so that a warp writes whole rows.",
     .limit = "Each lane writes O in 64 stores of 4 bytes, each of which touches eight rows.",
     .prediction = "Nothing at n = 8192, where storing is one part in 128 of a block's work; a few percent at n = 512, "

@@ -34,6 +34,10 @@ ladder::Variant variant(ladder::Label label) {
 const ladder::Registration registration({
     .name = "p01_rowwise",
     .previous = "00_naive",
+    .role = ladder::Role::branch,
+    .more_lines = {ladder::MoreLines::is_new,
+                   "One kernel in place of three: a block has a row of scores in shared memory, and its threads meet "
+                   "at barriers."},
     .idea = "One kernel instead of three: a block per query, and its row of scores stays in shared memory.",
     .limit = "00_naive sends every score through global memory six times, and needs room for n x n of them.",
     .prediction = "Memory is won, not time: 0.9 TFLOPS on an H200, 0.6 times 00_naive. A warp's load of K now touches"

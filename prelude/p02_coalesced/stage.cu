@@ -28,6 +28,7 @@ ladder::Variant variant(ladder::Label label) {
 const ladder::Registration registration({
     .name = "p02_coalesced",
     .previous = "p01_rowwise",
+    .role = ladder::Role::branch,
     .idea = "Eight lanes read a row of K together, 16 bytes each, so that a warp's load uses whole lines.",
     .limit = "p01_rowwise reads with a warp from 32 rows of K at a time: L1 looks up 32 lines for 64 bytes.",
     .prediction =

@@ -33,6 +33,7 @@ ladder::Variant variant(ladder::Label label) {
 const ladder::Registration registration({
     .name = "p03_online",
     .previous = "p02_coalesced",
+    .role = ladder::Role::line,
     .idea = "The online softmax: one walk over the keys with a running maximum and sum, and no row of scores.",
     .limit = "p02_coalesced keeps a row of n scores in shared memory, which bounds n, and walks over it three times.",
     .prediction = "As fast as p02, 10 to 11 TFLOPS on an H200: every query still reads all of K and V, one byte for "

@@ -26,6 +26,7 @@ ladder::Variant variant(ladder::Label label) {
 const ladder::Registration registration({
     .name = "p04_ownrow",
     .previous = "p03_online",
+    .role = ladder::Role::branch,
     .idea = "A group of eight lanes owns a query from the first key to the last: four queries per warp, and nothing to "
             "join.",
     .limit = "p03_online has the 16 groups of a block read 16 different rows of K and V at a time, each for one query.",

@@ -25,6 +25,9 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "p05_shared",
     .previous = "p04_ownrow",
+    .role = ladder::Role::branch,
+    .more_lines = {ladder::MoreLines::is_new,
+                   "Tiles of K and V in shared memory, with the copies and barriers that these need."},
     .idea = "K and V come tile by tile into shared memory: what is read from global memory serves the 16 queries of a "
             "block.",
     .limit = "p04_ownrow has every warp read all of K and V, and leaves to the caches what its warps have in common.",

@@ -25,6 +25,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "p06_regtile",
     .previous = "p05_shared",
+    .role = ladder::Role::branch,
     .idea = "Register tiles: a lane has four rows, so each value of K or V that it reads and converts serves four "
             "products.",
     .limit =

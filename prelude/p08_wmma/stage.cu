@@ -34,6 +34,9 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "p08_wmma",
     .previous = "p07_tiled",
+    .role = ladder::Role::branch,
+    .more_lines = {ladder::MoreLines::is_new,
+                   "WMMA: both products, and the way of S, P and P V through shared memory."},
     .idea = "Both products on tensor cores through WMMA; its fragments are opaque, so S, P and P V go through shared "
             "memory.",
     .limit = "p07_tiled multiplies on the FP32 units, one product per lane and instruction.",

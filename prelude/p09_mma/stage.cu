@@ -32,6 +32,8 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "p09_mma",
     .previous = "p08_wmma",
+    .role = ladder::Role::branch,
+    .more_lines = {ladder::MoreLines::is_new, "mma.sync and ldmatrix, whose fragments are written down."},
     .idea = "Both products by mma.sync, whose fragments are written down: S, P and O stay in registers, and only Q, K "
             "and V pass through shared memory.",
     .limit = "p08_wmma sends S, P and P V through shared memory, because the fragments of WMMA are opaque.",

@@ -34,6 +34,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "p10_causal",
     .previous = "p07_tiled",
+    .role = ladder::Role::branch,
     .idea = "Causal: tiles of the future are skipped, and the tile on the diagonal is masked.",
     .limit = "p07_tiled computes the scores of keys that a causal query may not see.",
     .prediction =

@@ -31,6 +31,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "p11_lse",
     .previous = "p07_tiled",
+    .role = ladder::Role::branch,
     .idea =
         "Beside O, the logarithm of each row's sum of weights: one float in which the whole softmax of a row can be "
         "found again.",

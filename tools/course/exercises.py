@@ -256,7 +256,8 @@ class Exercise:
         return None
 
     def _run(self, text: str, shown_as: str, *flags: str) -> tuple[Verdict, list[dict]]:
-        """A kernel in the rung's place: the verdict of `ladder try`, and its rows."""
+        """A kernel in the rung's place: the verdict of `ladder try`, its counts judged unless only answers are asked, and its rows."""
+        flags = flags if "--answers-only" in flags else (*flags, "--counts")
         with tempfile.TemporaryDirectory() as folder:
             file, report = Path(folder) / "kernel.cuh", Path(folder) / "report.json"
             file.write_text(text)
@@ -272,8 +273,6 @@ class Exercise:
             raise CourseError(said.strip())
         if not rows:
             return Verdict(False, "not_a_kernel", said), rows
-        # The cause first; the table above it says no more.
-        said = said[max(said.find(f"\n{self.rung} on the emulator:"), 0):].lstrip()
         if self.kind == "climb":  # that chapter is the answer
             said = said.replace(f'; {rungs.named(self.rung).directory}/README.md, "What breaks"', "")
         kinds = [failure["kind"] for row in rows for failure in row["failures"]]

@@ -203,7 +203,8 @@ class Learner:
     # ---- the words ---------------------------------------------------------------------------------------------------
     def list(self) -> int:
         current = self.current()
-        width = max(len(each.name) for each in self.all)
+        names = {each: f"{'' if rungs.named(each.rung).role == 'line' else '  '}{each.name}" for each in self.all}  # set in beside the ladder's line
+        width = max(map(len, names.values()))
         minutes = 0
         for each in self.all:
             state = self.progress.of(each.name)
@@ -213,7 +214,7 @@ class Learner:
             elif state["hints"]:
                 mark += f", {state['hints']} of 3 hints"
             minutes += 0 if state["passed"] else each.minutes
-            print(f"{'>' if each is current else ' '} {each.name:<{width}}  {each.kind:<7}  {each.minutes:>3} min  {each.title}"
+            print(f"{'>' if each is current else ' '} {names[each]:<{width}}  {each.kind:<7}  {each.minutes:>3} min  {each.title}"
                   f"{f'  [{mark}]' if mark else ''}")
         passed = sum(self.progress.of(each.name)["passed"] for each in self.all)
         print(f"\n{passed} of {len(self.all)} passed" + (f", about {minutes / 60:.0f} h to go." if minutes >= 90 else f", about {minutes} min to go."

@@ -2,7 +2,8 @@
 (tools/changes.py).
 
 Lines that changed in their spacing alone are counted, not shown. A limit does not count those that are gone because the
-rung says them as a part of common/words/. The first rung starts from nothing.
+rung says them as a part of common/words/, and does not hold for a rung whose stage.cu says why it changes more (more_lines):
+where an instruction or a problem is new there is another limit, and else none. The first rung starts from nothing.
 Exit code: 0 done; 1 a rung exceeds its limit; 2 usage.
 """
 from __future__ import annotations
@@ -13,18 +14,6 @@ import re
 import sys
 
 from tools import changes, rungs
-
-
-def new_instructions(rung: rungs.Rung) -> set[str]:
-    """What it needs of the GPU, and the rung that it starts from does not; memory is no instruction."""
-    before = rungs.by_name()[rung.previous]
-    return {need for need in rung.needs.split(", ") if need not in before.needs.split(", ") and "memory" not in need}
-
-
-def told_anew(rung: rungs.Rung) -> bool:
-    """Whether its header says that it tells the kernel in other words, so that its lines are not those of its idea."""
-    header = (rung.path / "kernel.cuh").read_text(encoding="utf-8").partition("#pragma once")[0]
-    return "told anew" in header.lower()
 
 
 def said(rung: rungs.Rung) -> int:
@@ -41,19 +30,20 @@ def said(rung: rungs.Rung) -> int:
     return fewer
 
 
-def check_all(most: int, most_in: dict[str, int], most_new: int | None) -> int:
-    """Prints the count of every rung; 1 if one exceeds its limit."""
+def check_all(most: int, most_new: int) -> int:
+    """Prints the count of every rung; 1 if one exceeds its limit, or says why it would and does not."""
     status = 0
     for name, (before, lines) in changes.since_previous().items():
         rung = rungs.by_name()[name]
-        limit = most_in.get(rung.name, most_in.get(rung.part, most))
-        if most_new is not None and new_instructions(rung):
-            limit = max(limit, most_new)
-        anew, parts = told_anew(rung), said(rung)
+        parts, more = said(rung), rung.more_lines
+        limit = {"": most, "new": most_new}.get(more.why, lines)
         print(f"{name:<16} {lines:3} changed lines since {before}{f', {parts} of them said as parts' if parts else ''}"
-              f"{', told anew' if anew else ''}", flush=True)
-        if lines - parts > limit and not anew:
-            print(f"  more than {limit}: is it still one idea that a reader can see?", file=sys.stderr)
+              f"{f'; {more.why}: {more.reason}' if more.why else ''}", flush=True)
+        fault = (f"{lines - parts} changed lines, more than {limit}: is it one idea that a reader can see? If so, its stage.cu says why, as more_lines"
+                 if lines - parts > limit else
+                 f"{lines - parts} changed lines, no more than {most}: nothing needs more_lines in its stage.cu" if more.why and lines - parts <= most else "")
+        if fault:
+            print(f"{name}: {fault}.", file=sys.stderr)
             status = 1
     return status
 
@@ -70,26 +60,17 @@ def show(rung: rungs.Rung) -> None:
     print(f"{rung.name}: {lines} changed lines since {before.name}{spacing}")
 
 
-def limit_in_part(text: str) -> tuple[str, int]:
-    part, equals, lines = text.partition("=")
-    if not (part and equals and lines.isdigit()):
-        raise argparse.ArgumentTypeError(f"'{text}' is not PART=LINES")
-    return part, int(lines)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="rung_diff", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("stage", nargs="?", metavar="STAGE", help="3, 03, kvpipe or 03_kvpipe: show what it changed")
     what.add_argument("--most", type=int, metavar="LINES", help="print the count of every rung, and fail if one exceeds LINES")
-    parser.add_argument("--most-in", type=limit_in_part, action="append", default=[], metavar="PART=LINES",
-                        help="with --most: another limit for the rungs of a part, or for one rung")
     parser.add_argument("--most-new", type=int, metavar="LINES",
-                        help="with --most: another limit for a rung that needs an instruction which the one it starts from does not")
+                        help="with --most: another limit for a rung that says that an instruction or a problem is new")
     arguments = parser.parse_args()
     try:
         if arguments.most is not None:
-            return check_all(arguments.most, dict(arguments.most_in), arguments.most_new)
+            return check_all(arguments.most, arguments.most_new or arguments.most)
         show(rungs.named(arguments.stage))
     except rungs.RungsError as error:
         print(error, file=sys.stderr)

@@ -6,7 +6,7 @@
 
 A mutant has one change that a program thought of; these are mistakes that take thought. An entry of invented.txt ends with an empty line:
 
-  == NAME: RUNG, VERDICT           what `ladder try` must say of the kernel
+  == NAME: RUNG, VERDICT           what `ladder try --counts` must say of the kernel
   -line of the rung's kernel       the change, as in a diff: lines that go, lines that come, and lines beside them where
   +line of the invented one        those that go are none or stand there more than once. `@@` begins the next change.
   =line that stays
@@ -14,7 +14,7 @@ A mutant has one change that a program thought of; these are mistakes that take 
 Verdicts: wrong (an answer, or what the emulator reports), counts (right answers, other counts than the rung's), refused (no
 kernel by its text), right, `thorough: REASON`, a wrong one that only `--thorough` sees, and `passes: REASON`, one that the
 check cannot or does not yet see. `wrong: KIND` and `counts: KIND` ask for this kind of failure or report among those that the
-check names: nan_output, in-flight-read. What `nvcc` alone shows is passed over where there is none.
+check names: nan_output, in-flight-read.
 Exit codes: 0 all are as their entries say, 1 one is not, 2 the file or the command is not as it must be.
 """
 from __future__ import annotations
@@ -33,14 +33,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools import rungs
-from tools.evidence import machine_code
 from tools.mutants import draw
 from tools.paths import ROOT
 
 FILE = ROOT / "tools" / "mutants" / "invented.txt"
 WRONG, COUNTS, REFUSED, RIGHT = "wrong", "counts", "refused", "right"
 THOROUGH, PASSES = "thorough", "passes"  # each with a reason
-NVCC = "nvcc"  # a reason
 VERDICTS = (WRONG, COUNTS, REFUSED, RIGHT, THOROUGH, PASSES)
 COUNT_KINDS = {"counts_differ", "conflicts_differ"}
 SIGNS = ("-", "+", "=")
@@ -65,7 +63,7 @@ class Invention:
     name: str
     rung: str
     verdict: str
-    reason: str  # of wrong and counts: the kind of failure that has to be there, if any; of these and refused: nvcc
+    reason: str  # of wrong and counts: the kind of failure that has to be there, if any
     changes: tuple[tuple[str, ...], ...]  # each line with its sign
 
     @staticmethod
@@ -96,7 +94,7 @@ def parsed(text: str) -> list[Invention]:
         match = re.fullmatch(r"== (\S+): (\w+), (\w+)(?:: (.+))?", lines[0])
         changes = tuple(tuple(part.split("\n")) for part in "\n".join(lines[1:]).split("\n@@\n"))
         if (not match or match[3] not in VERDICTS or (match[3] in (THOROUGH, PASSES) and not match[4])
-                or (match[3] == REFUSED and match[4] not in (None, NVCC)) or (match[3] == RIGHT and match[4])
+                or (match[3] in (REFUSED, RIGHT) and match[4])
                 or not all(line[:1] in SIGNS for part in changes for line in part)):
             raise Unreadable(f"{FILE.name}: this is no entry: {lines[0]}")
         if any(match[1] == other.name for other in found):
@@ -111,7 +109,7 @@ def judged(invention: Invention) -> str:
     with tempfile.TemporaryDirectory() as folder:
         kernel = Path(folder, "kernel.cuh")
         kernel.write_text(invention.kernel((rung.path / "kernel.cuh").read_text()))
-        command = [rungs.program(), "try", str(kernel), "--like", rung.name, "--json", "-"]
+        command = [rungs.program(), "try", str(kernel), "--like", rung.name, "--counts", "--json", "-"]
         if invention.verdict == THOROUGH:
             command.append("--thorough")
         run = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False)
@@ -139,8 +137,7 @@ def main() -> int:
     arguments = parser.parse_args()
 
     inventions = [one for one in parsed(FILE.read_text())
-                  if (not arguments.words or any(word in one.name for word in arguments.words))
-                  and (one.reason != NVCC or machine_code.find_nvcc())]
+                  if not arguments.words or any(word in one.name for word in arguments.words)]
     if not inventions:
         raise Unreadable(f"no name in {FILE.name} contains {' or '.join(arguments.words)}")
     if arguments.sample is not None:

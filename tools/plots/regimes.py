@@ -63,7 +63,7 @@ def render(axes: list, points: figure.Points) -> None:
 
 def table(points: figure.Points) -> list[tuple[str, list[str], list[list[str]]]]:
     shown = lambda value, form: "" if value is None else format(value, form)
-    return [("TFLOPS, and the clock", ["", "in turns", "MHz", "alone", "MHz", "alone / in turns"],
+    return [("TFLOPS, and the clock. Rows are of several runs: compare within a row", ["", "in turns", "MHz", "alone", "MHz", "alone / in turns"],
              [[name, f"{turns:.1f}", shown(mhz, "d"), f"{alone:.1f}", shown(own, "d"), f"{alone / turns:.3f}"]
               for name, _, turns, alone, mhz, own in points["rows"]])]
 

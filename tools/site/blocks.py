@@ -110,27 +110,6 @@ def diff(name: str, words: str = "") -> str:
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
 
-def timing(row: results.Row | None) -> list[str]:
-    """TFLOPS, the gain over the rung that it starts from with its interval, the share of FA2, as cells of a table."""
-    if row is None:
-        return ["", "", ""]
-    gain = ""
-    if None not in (row.vs_previous, row.vs_previous_lo, row.vs_previous_hi):
-        percent = [(ratio - 1) * 100 for ratio in (row.vs_previous, row.vs_previous_lo, row.vs_previous_hi)]
-        digits = 0 if percent[0] >= 100 else 1
-        gain = f"{percent[0]:+.{digits}f} % [{percent[1]:+.{digits}f}, {percent[2]:+.{digits}f}]"
-    return [f"{row.tflops:.1f}", gain, f"{row.vs_fa2 * 100:.1f} %" if row.vs_fa2 is not None else ""]
-
-
-def ladder() -> str:
-    """Every rung with its idea, its diff and what was measured, for a page of docs/."""
-    measured = results.of_rungs(results.recorded("h200.csv"))
-    changed = changes.since_previous()
-    rows = [[f"[{rung.name}](../{rung.directory}/README.md)", *timing(measured.get(rung.name)),
-             str(changed[rung.name][1]) if rung.name in changed else "", rung.idea] for rung in rungs.known()]
-    return table(["rung", "TFLOPS", "against the rung before", "of FA2", "changed lines", "the one idea"], rows, "lrrrr")
-
-
 def file(path: str) -> str:
     """A CSV file as it stands."""
     with (ROOT / path).open(encoding="utf-8", newline="") as text:
@@ -278,7 +257,7 @@ def predictions() -> str:
     return table(["rung", "predicted", "what came first", "", "predicted in", "first row in"], rows)
 
 
-BLOCKS = {"committed": committed, "predictions": predictions, "coverage": coverage, "kernels": kernels, "runs": runs, "plot": plot, "region": region, "diff": diff, "ladder-table": ladder, "csv": file}
+BLOCKS = {"committed": committed, "predictions": predictions, "coverage": coverage, "kernels": kernels, "runs": runs, "plot": plot, "region": region, "diff": diff, "csv": file}
 BLOCK = re.compile(rf"^<!-- ({'|'.join(BLOCKS)})((?: [^\n]*)?) -->\n(.*?)^<!-- /\1 -->$", re.M | re.S)
 
 

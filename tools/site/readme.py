@@ -1,4 +1,5 @@
-"""Writes the ten steps of the README and the whole table of docs/ladder.md: titles from the chapters, TFLOPS from docs/results.
+"""Writes the ten steps of the README and the whole table of docs/ladder.md: titles from the chapters, ratios from docs/results. Rates
+stand in neither: those of two rungs are often of two runs, and differ by more than the rungs do.
 
 With --check nothing is written: exits 1 when the table, or a figure in docs/figures, is older than its data.
 """
@@ -11,7 +12,7 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
-from tools import results, rungs
+from tools import changes, results, rungs
 from tools.paths import ROOT
 from tools.plots import bytes_over_n, climb, engines, figure, memory_over_n, power, regimes, roofline, tflops_over_n, tflops_per_rung, time_over_n, traffic, waterfall
 from tools.site import prose
@@ -56,19 +57,15 @@ def gain(rung: rungs.Rung, measured: dict[str, results.Row]) -> str:
     row = measured.get(rung.name)
     if row is None or row.vs_previous is None:
         return ""
+    bounds = "" if row.vs_previous_lo is None or row.vs_previous_hi is None else f" [{(row.vs_previous_lo - 1) * 100:+.1f}, {(row.vs_previous_hi - 1) * 100:+.1f}]"
     if row.verdict == "same":
-        return "same"
+        return f"same{bounds}"
     before = rungs.find(rung.previous)
     same_tile = measured.get(f"{rung.name}[{before.variants[0].label}]") if before.variants[0].label != rung.variants[0].label else None
     if same_tile is None or same_tile.vs_previous is None:
-        return percent(row.vs_previous)
+        return f"{percent(row.vs_previous)}{bounds}"
     with_that_tile = "same" if same_tile.verdict == "same" else percent(same_tile.vs_previous)
-    return f"{percent(row.vs_previous)}; {with_that_tile} at the tile before"
-
-
-def shown(value: float, few: float) -> str:
-    """A digit more where there are few."""
-    return f"{value:.1f}" if value < few else f"{value:.0f}"
+    return f"{percent(row.vs_previous)}{bounds}; {with_that_tile} at the tile before"
 
 
 def times(ratio: float | None) -> str:
@@ -79,12 +76,12 @@ def ten_steps(csv: Path) -> str:
     """What stands between the README's markers."""
     selection = results.Selection()
     steps, peers = climb.rows_of(csv, results.read(csv), selection)
-    lines = ["| rung | the idea | TFLOPS | x FlashAttention-2 |", "|---|---|---:|---:|"]
+    lines = ["| rung | the idea | x FlashAttention-2 |", "|---|---|---:|"]
     for row in steps:
         rung = rungs.by_name()[row.stage]
-        lines.append(f"| [{rung.name}]({rung.directory}/README.md) | {climb.STEPS[row.stage]} | {shown(row.tflops, 10)} | {times(climb.share(row, peers))} |")
+        lines.append(f"| [{rung.name}]({rung.directory}/README.md) | {climb.STEPS[row.stage]} | {times(climb.share(row, peers))} |")
     for peer in sorted(peers, key=lambda row: row.tflops):
-        lines.append(f"| {climb.LIBRARIES[peer.stage]} | | {peer.tflops:.0f} | {times(climb.share(peer, peers))} |")
+        lines.append(f"| {climb.LIBRARIES[peer.stage]} | | {times(climb.share(peer, peers))} |")
     return "\n".join(lines)
 
 
@@ -94,31 +91,37 @@ def timed_anywhere(folder: Path) -> set[str]:
     return {row.stage for path in tables_of for row in results.read(path)}
 
 
-def tables(measured: dict[str, results.Row], peers: list[results.Row], up: str, elsewhere: Collection[str] = ()) -> list[str]:
-    """One for each part, folded but for the ladder itself; `up` leads from the page to the root."""
-    parts: dict[str, list[rungs.Rung]] = {}
-    for rung in rungs.known():
-        parts.setdefault(rung.part, []).append(rung)
-    lines = []
-    for part, members in parts.items():
-        rates = [measured[rung.name].tflops for rung in members if rung.name in measured]
-        span = f", {min(rates):.1f} to {max(rates):.1f} TFLOPS" if rates else ""
-        name = (members[0].part_title or part).partition(":")[0] if part else TOP
-        lines += [f"<details{'' if part else ' open'}><summary><b>{name}</b>{span}</summary>", ""]
-        if part:
-            lines += [f"[What this part is about, and what a hurried reader takes of it]({up}{part}/README.md).", ""]
-        lines += ["| rung | x FA2 | TFLOPS | gain | idea |", "|---|---:|---:|---|---|"] if measured else ["| rung | idea |", "|---|---|"]
-        for rung in members:
-            row = measured.get(rung.name)
-            rate = ([times(row.values["vs_fa2"]), f"{row.tflops:.1f}", gain(rung, measured)] if row else
-                    ["", "", "in its chapter" if rung.name in elsewhere else "not measured yet"]) if measured else []
-            cells = [f"[{rung.name}]({up}{rung.directory}/README.md)", *rate, title(rung)]
-            lines.append(f"| {' | '.join(cells)} |")
-        lines += ["", "</details>"]
-    if peers:
-        others = ", ".join(f"{peer.stage} {peer.tflops:.0f}" for peer in sorted(peers, key=lambda row: row.tflops))
-        lines += ["", f"Others on the same card: {others}. `fa3` and `bnhd`: a token's heads lie side by side in memory; elsewhere, and in our kernels, a head's tokens do."]
+def rows(members: Collection[rungs.Rung], measured: dict[str, results.Row], up: str, elsewhere: Collection[str], roles: bool) -> list[str]:
+    changed = changes.since_previous()
+    rate, ends = (["x FA2", "gain"], ["---:", "---"]) if measured else ([], [])
+    lines = [f"| {' | '.join(['rung', *['what'] * roles, *rate, 'lines', 'idea'])} |", f"|{'|'.join(['---', *['---'] * roles, *ends, '---:', '---'])}|"]
+    for rung in members:
+        row = measured.get(rung.name)
+        timed = ([times(row.values["vs_fa2"]), gain(rung, measured)] if row else
+                 ["", "in its chapter" if rung.name in elsewhere else "not measured yet"]) if measured else []
+        cells = [f"[{rung.name}]({up}{rung.directory}/README.md)", *[rung.role] * roles, *timed, str(changed[rung.name][1]) if rung.name in changed else "", title(rung)]
+        lines.append(f"| {' | '.join(cells)} |")
     return lines
+
+
+def tables(measured: dict[str, results.Row], peers: list[results.Row], up: str, elsewhere: Collection[str] = ()) -> list[str]:
+    """The line of each part, and folded what hangs under its rungs; `up` leads from the page to the root."""
+    lines = []
+    for part in rungs.parts():
+        lines += [f"## {(part.title or part.name).partition(':')[0] if part.name else TOP}", ""]
+        if part.name:
+            lines += [f"[What this part is about, and what a hurried reader takes of it]({up}{part.name}/README.md).", ""]
+        if line := [rung for rung in part.rungs if rung.role == "line"]:
+            lines += [*rows(line, measured, up, elsewhere, False), ""]
+        for above, beside in rungs.by_line():
+            if here := [rung for rung in beside if rung.part == part.name]:
+                lines += [f"<details><summary>Under {above.name}: {', '.join(rung.name for rung in here)}</summary>", "",
+                          *rows(here, measured, up, elsewhere, True), "", "</details>", ""]
+    if peers:
+        fa2 = next((f", which reached {peer.tflops:.0f} TFLOPS" for peer in peers if peer.stage == "fa2"), "")
+        others = ", ".join(f"{peer.stage} {times(climb.share(peer, peers))}" for peer in sorted(peers, key=lambda row: row.tflops) if peer.stage != "fa2")
+        lines += [f"Others on the same card, over FlashAttention-2{fa2}: {others}. `fa3` and `bnhd`: a token's heads lie side by side in memory; elsewhere, and in our kernels, a head's tokens do.", ""]
+    return lines[:-1]
 
 
 def section(csv: Path, page: Path) -> str:
@@ -136,10 +139,10 @@ def section(csv: Path, page: Path) -> str:
     return "\n".join([
         f"![The climb: TFLOPS of every rung on an {first.gpu}, a bar each, with other implementations below]({up}{picture})", "",
         *tables(measured, peers, up, timed_anywhere(csv.parent)), "",
-        f"{first.gpu}, {' and '.join(dates)}, {selection}; rungs of models/ in bf16, not in the picture. TFLOPS: 10¹² operations of the two products per second. "
-        f"x FA2: over FlashAttention-2 in PyTorch, in the same rounds. A gain is the median of paired rounds over the rung that it starts from; same: no difference was found; "
-        f"at the tile before: with the tile of that rung; in its chapter: timed at another problem or on another card. Rates of two runs differ by up to {prose.spread():.0f} %, so a gain need not be the quotient of two rows. "
-        f"Which rows are of one run, intervals, clocks, drivers: [docs/results]({up}docs/results/README.md#known-gaps)."])
+        f"{first.gpu}, {' and '.join(dates)}, {selection}; rungs of models/ in bf16, not in the picture. "
+        f"x FA2: over FlashAttention-2 in PyTorch, in the same rounds. A gain is the median of paired rounds over the rung that it starts from, with its 95 % interval; same: no difference was found; "
+        f"at the tile before: with the tile of that rung; in its chapter: timed at another problem or on another card. Rates of two runs differ by up to {prose.spread():.0f} %, so none stand here. Lines: those of `kernel.cuh` that differ from the rung that it starts from, as `make diff STAGE=03` shows them. "
+        f"Rates, clocks, drivers, and which rows are of one run: [docs/results]({up}docs/results/README.md#known-gaps)."])
 
 
 def check_figures(csv: Path, read=results.read, figures=FIGURES) -> None:

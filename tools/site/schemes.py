@@ -163,6 +163,62 @@ def waterfall() -> str:
     return inline(sketch)
 
 
+# ---- the tree --------------------------------------------------------------------------------------------------------
+
+def tree() -> str:
+    """All rungs: the line as a trunk, and beside each of its rungs what hangs under it, by who starts from whom."""
+    line, known = rungs.by_line(), rungs.by_name()
+    words = [f"{rung.name}{f', from {rung.previous}' if rung.previous else ''}{': ' if beside else ''}"
+             + ", ".join(f"{other.name} ({other.role}, from {other.previous})" for other in beside) + "." for rung, beside in line]
+    sketch = Sketch("The whole ladder. Down the left its line, and beside each of its rungs those that come from it. The next of the line comes by way of those that a full line joins", " ".join(words))
+    wide, tall, row, chip, step, left = 92.0, 14.0, 18.0, 24.0, 35.0, 116.0
+    above = lambda rung: known[known[rung.previous].line] if rung.previous else None
+    ways: set[str] = set()  # rungs between two of the line
+    for rung, _ in line:
+        while rung.previous and known[rung.previous].role != "line":
+            ways.add(rung.previous)
+            rung = known[rung.previous]
+
+    def mark(x: float, y: float, wide: float, role: str, said: str) -> None:
+        sketch.box(x, y, wide, tall, {"branch": "data", "lost": "waste"}.get(role, "empty"), "" if role == "port" else said)
+        if role == "port":
+            sketch.box(x + 2, y + 2, wide - 4, tall - 4, "empty", said)
+
+    y, last = 4.0, None
+    for role, x in (("line", 0.0), ("branch", 60.0), ("variant", 132.0), ("port", 210.0), ("lost", 272.0)):
+        if role == "line":
+            sketch.box(x, y + 4, chip, 6, "work")
+        else:
+            mark(x, y, chip, role, "")
+        sketch.text(x + chip + 4, y + 11, role, "label")
+    y += 1.6 * row
+    for rung, beside in line:
+        if last and above(rung) != last:
+            sketch.text(0, y + 10, f"{rung.part_title.partition(':')[0]}, from {above(rung).name}", "label")
+            y += row
+        elif last:
+            sketch.box(wide / 2 - 3, bottom, 6, y - bottom, "work")
+        top, used = y, y - row
+        sketch.box(0, y, wide, tall, "work", rung.name)
+        places: dict[str, tuple[float, float]] = {rung.name: (wide, y)}
+        for other in beside:
+            from_x, from_y = places[other.previous]
+            x = left if other.previous == rung.name else from_x + step - chip
+            is_next = not any(at_x > x and at_y == from_y for at_x, at_y in places.values()) and (other.previous != rung.name or used < top)
+            at = from_y if is_next else used + row
+            kind = "" if other.name in ways else "dashed"
+            if is_next:
+                sketch.line(from_x, at + 7, x, at + 7, kind)
+            else:
+                bend = x - (step - chip) / 2
+                sketch.line(bend, from_y + 7, bend, at + 7, kind)
+                sketch.line(bend, at + 7, x, at + 7, kind)
+            mark(x, at, chip, other.role, other.number)
+            places[other.name], used = (x + chip, at), max(used, at)
+        bottom, y, last = top + tall, max(top, used) + row, rung
+    return inline(sketch)
+
+
 # What a chapter's table has in figures, as pairs of bars: the metric, its name, and the end of its scale.
 BEFORE_AND_AFTER = (("tensor_busy", "tensor cores active, %", 100.0), ("shared_busy", "shared-memory pipe busy, %", 100.0),
                     ("waits_global", "waiting for global memory, clocks per instruction", None), ("waits_shared", "waiting for shared memory, clocks per instruction", None))
@@ -194,6 +250,7 @@ def counters(stage: str) -> str | None:
 SCHEMES = {
     "sizes": sizes,
     "p-in-registers": p_in_registers,
+    "tree": tree,
     "waterfall": waterfall,
 }
 OF_A_RUNG = {"counters": counters, "tiling": tiling}

@@ -40,16 +40,22 @@ def first_of_fragments() -> rungs.Rung:
 
 
 def contents(part: str | None) -> list[str]:
-    """The chapters of a part in the ladder's order. Without a part: those of the ladder's top level and, where its
-    first rung stands, the page of each part."""
+    """The chapters of a part in the ladder's order, but for those that hang under one of its rungs: they are in the contents of that one's
+    chapter. Without a part: those of the ladder's top level and, where its first rung stands, the page of each part."""
     pages = []
     for rung in rungs.known():
         if rung == first_of_fragments() and part == rung.part:
             pages.append(FRAGMENTS)
         page = None if part else page_of_part(rung.part)
-        if part in (None, rung.part) and (page := page or f"{rung.directory}/README") not in pages:
+        if part in (None, rung.part) and (page or above(rung) is None) and (page := page or f"{rung.directory}/README") not in pages:
             pages.append(page)
     return pages
+
+
+def above(rung: rungs.Rung) -> rungs.Rung | None:
+    """The rung of the line in whose chapter's contents it is."""
+    line = rungs.by_name()[rung.line]
+    return line if rung != line and rung.part == line.part else None
 
 
 class Rungs(TocTree):
@@ -64,16 +70,6 @@ class Rungs(TocTree):
             raise ExtensionError(f"{{rungs}} {self.arguments[0]}: there is no such part")
         self.content = StringList([f"/{page}" for page in pages], source=self.env.docname)
         return super().run()
-
-
-class RungsTable(SphinxDirective):
-    """```{rungs-table}```: every rung with its idea, its diff and what was measured."""
-
-    def run(self):
-        lines = blocks.ladder().splitlines()
-        holder = nodes.container(classes=["wide"])
-        self.state.nested_parse(StringList(lines, source=self.env.docname), 0, holder)
-        return [holder]
 
 
 class Drawing(SphinxDirective):
@@ -120,6 +116,10 @@ def chapter(rung: rungs.Rung, text: str) -> str:
         begin, fold, rest = text.partition("<details><summary>All rows")
         head, close, rest = rest.partition("\n</details>")
         text = f"{begin}{fold}{head}\n{shown}{close}{rest}" if fold else text.replace("<!-- measured:end -->", f"<!-- measured:end -->\n\n{shown}", 1)
+    beside = [f"/{other.directory}/README" for other in rungs.known() if above(other) == rung]
+    if beside:
+        pages = "\n".join(beside)
+        text += f"\n\n## Beside the line, from here\n\n```{{toctree}}\n:maxdepth: 1\n:titlesonly:\n\n{pages}\n```\n"
     steps = f' <a href="{docs}/player.html#stage={stage}">Step through it</a>.'
     return f"{text}\n\n## The whole kernel\n\n`{kernel_name(stage)}`.{marked}{steps}\n\n```{{kernel}} {stage}\n```\n"
 
@@ -130,7 +130,7 @@ def part_page(part: rungs.Part, text: str) -> str:
 
 
 # Blocks that the site shows in its own way, but for code that is no rung's.
-SHOWN = {"ladder-table": "```{{rungs-table}}{}\n```".format, "plot": "```{{plot}} {}\n```".format,
+SHOWN = {"plot": "```{{plot}} {}\n```".format,
          "region": "```{{region}} {}\n```".format}
 
 
@@ -214,7 +214,6 @@ def setup(app):
     app.add_directive("kernel", Kernel)
     app.add_directive("region", Region)
     app.add_directive("rungs", Rungs)
-    app.add_directive("rungs-table", RungsTable)
     app.add_directive("drawing", Drawing)
     app.add_directive("sketch", Sketch)
     for name in NUMBERS:

@@ -40,19 +40,22 @@ class ReadmeTable(Scratch):
         self.readme = self.folder / "README.md"
         self.readme.write_text(f"before\n{readme.BEGIN}\nold\n{readme.END}\nafter\n")
         self.program = fake_ladder.write(self.folder / "ladder")
+        for rung in fake_ladder.invented():
+            kernel = self.folder / rung["directory"] / "kernel.cuh"
+            kernel.parent.mkdir(parents=True)
+            kernel.write_text(f"{rung['word']}\n")
 
     def renew(self, *arguments: object, csv: Path = ROOT / "none.csv") -> subprocess.CompletedProcess:
-        return self.run_anew("site.readme", "--page", self.readme, "--csv", csv, *arguments, LADDER=str(self.program))
+        return self.run_anew("site.readme", "--page", self.readme, "--csv", csv, *arguments, LADDER=str(self.program), LADDER_ROOT=str(self.folder))
 
-    def test_without_measurements_there_are_no_tflops(self) -> None:
+    def test_without_measurements_there_are_no_ratios(self) -> None:
         self.assertEqual(self.renew().returncode, 0)
         text = self.readme.read_text()
         self.assertTrue(text.startswith("before\n") and text.endswith("after\n"))
         for rung in fake_ladder.invented():
-            self.assertIn(f"| [{rung['stage']}]({rung['directory']}/README.md) | {rung['idea']} |\n", text)
-        self.assertNotIn("TFLOPS", text)
-        # A fold for each part, the ladder's own open.
-        places = [text.index(words) for words in (f"<details open><summary><b>{readme.TOP}", "[00_stone]", "[01_wood]", "<details><summary><b>The part side</b>", "[p01_clay]")]
+            self.assertIn(f"| [{rung['stage']}]({rung['directory']}/README.md) | {'branch | ' * (rung['role'] == 'branch')}{'1' if rung['previous'] else ''} | {rung['idea']} |\n", text)
+        # The line is in sight, and what hangs under one of its rungs in a fold.
+        places = [text.index(words) for words in (f"## {readme.TOP}", "[00_stone]", "[01_wood]", "## The part side", "<details><summary>Under 00_stone: p01_clay</summary>", "[p01_clay]")]
         self.assertEqual(places, sorted(places))
         self.assertEqual(self.renew("--check").returncode, 0)
 
@@ -60,9 +63,10 @@ class ReadmeTable(Scratch):
         run = self.renew(csv=FIXTURE)
         self.assertEqual(run.returncode, 0, run.stderr)
         text = self.readme.read_text()
-        self.assertIn("| 190.0 | +5.6 % |", text)
-        self.assertRegex(text, r"README.md\) \|  \|  \| not measured yet \| ")  # of the rung that was not measured
-        self.assertRegex(text, r"Others on the same card: .*fa2 \d+")
+        self.assertIn("| +5.6 % [", text)
+        self.assertNotIn("190", text)  # a rate of one run, in a table of several
+        self.assertRegex(text, r"README.md\) \| branch \|  \| not measured yet \| ")  # of the rung that was not measured
+        self.assertRegex(text, r"Others on the same card, over FlashAttention-2, which reached \d+ TFLOPS: ")
         self.assertIn("test, 2000-01-01, batch 16", text)
         self.assertIn("docs/figures/results-tflops-per-rung.svg", text)
 

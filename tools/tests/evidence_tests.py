@@ -409,8 +409,9 @@ class Products(unittest.TestCase):
 
 
 class RungDiff(unittest.TestCase):
-    def run_on(self, kernels: dict[str, str], *arguments: str, chain: dict[str, str] | None = None, parts: str = "") -> subprocess.CompletedProcess:
-        """On kernels by directory, each of which starts from the one before it, or from what `chain` says."""
+    def run_on(self, kernels: dict[str, str], *arguments: str, chain: dict[str, str] | None = None, parts: str = "",
+               more: dict[str, str] | None = None) -> subprocess.CompletedProcess:
+        """On kernels by directory, each of which starts from the one before it, or from what `chain` says; of those in `more` it is said why they change more lines."""
         with tempfile.TemporaryDirectory() as name:
             described, before = [], ""
             (Path(name) / "common" / "words").mkdir(parents=True)
@@ -419,7 +420,7 @@ class RungDiff(unittest.TestCase):
                 (Path(name) / directory).mkdir(parents=True)
                 (Path(name) / directory / "kernel.cuh").write_text(text)
                 part, _, rung = directory.rpartition("/")
-                described.append(fake_ladder.rung(rung, (chain or {}).get(rung, before), part))
+                described.append(fake_ladder.rung(rung, (chain or {}).get(rung, before), part, more_lines={"why": (more or {}).get(rung, ""), "reason": "A reason."}))
                 before = rung
             program = fake_ladder.write(Path(name) / "ladder", described)
             return subprocess.run([sys.executable, "-m", "tools.evidence.rung_diff", *arguments], capture_output=True,
@@ -448,7 +449,7 @@ class RungDiff(unittest.TestCase):
     def test_too_many(self) -> None:
         run = self.run_on(self.kernels, "--most", "2")
         self.assertEqual(run.returncode, 1)
-        self.assertIn("more than 2", run.stderr)
+        self.assertRegex(run.stderr, "^02_next: 3 changed lines, more than 2: .* more_lines.\n$")
 
     def test_lines_that_are_said_as_a_part_are_no_change(self) -> None:
         kernels = {"01_wood": "a\nb\nc\nd\ne\n", "02_next": '#include "common/words/some.cuh"\na\nD\n'}
@@ -459,12 +460,12 @@ class RungDiff(unittest.TestCase):
         self.assertIn(" 5 changed lines since 01_wood, 3 of them said as parts\n", run.stdout)
         self.assertEqual(self.run_on(kernels, "--most", "1", parts=parts).returncode, 1)
 
-    def test_a_part_may_have_another_limit(self) -> None:
-        kernels = {"00_stone": "x\n", "side/p01_clay": "a\nb\n", "01_wood": "c\nd\n"}
-        self.assertEqual(self.run_on(kernels, "--most", "1", "--most-in", "side=2").returncode, 1)
-        self.assertEqual(self.run_on(kernels, "--most", "1", "--most-in", "side=2", chain={"01_wood": "00_stone"}).returncode, 1)
-        del kernels["01_wood"]
-        self.assertEqual(self.run_on(kernels, "--most", "1", "--most-in", "side=2").returncode, 0)
+    def test_a_rung_may_say_why_it_changes_more(self) -> None:
+        for most, most_new, why, faults in ((2, 3, "new", 0), (1, 2, "new", 1), (1, 2, "port", 0), (1, 2, "other", 0), (3, 4, "other", 1)):
+            run = self.run_on(self.kernels, "--most", str(most), "--most-new", str(most_new), more={"02_next": why})
+            with self.subTest(most=most, why=why):
+                self.assertEqual((run.returncode, run.stderr.count("\n"), run.stderr.count("02_next: 3 ")), (faults, faults, faults), run.stderr)
+                self.assertIn(f"02_next            3 changed lines since 01_wood; {why}: A reason.\n", run.stdout)
 
     def test_shows_one_stage_by_any_of_its_names(self) -> None:
         for name in ("2", "02", "next", "02_next", "02_next/", "NEXT"):
@@ -482,7 +483,7 @@ class RungDiff(unittest.TestCase):
         self.assertEqual(self.run_on(kernels, "--most", "2").returncode, 1)  # the limit counts them
 
     def test_bad_use(self) -> None:
-        for arguments in ((), ("--most",), ("--most", "x"), ("--most", "0", "02_next=3"), ("--most", "0", "--most-in", "side")):
+        for arguments in ((), ("--most",), ("--most", "x"), ("--most", "0", "02_next=3"), ("--most", "0", "--most-new", "x")):
             run = self.run_on(self.kernels, *arguments)
             self.assertEqual(run.returncode, 2)
             self.assertIn("usage: rung_diff", run.stderr)

@@ -23,17 +23,24 @@ def variant(label: str = "64x32, 2 warps", config: str = "Config<64, 32, 2>", **
 def rung(name: str, previous: str = "", part: str = "", **said) -> dict:
     number, _, word = name.partition("_")
     return {"stage": name, "number": number, "word": word, "directory": f"{part}/{name}" if part else name, "part": part,
-            "part_title": f"The part {part}" if part else "", "order": 0, "previous": previous, "idea": f"The idea of {word}.",
+            "part_title": f"The part {part}" if part else "", "order": 0, "previous": previous,
+            "role": "line", "more_lines": {"why": "", "reason": ""}, "idea": f"The idea of {word}.",
             "limit": "", "prediction": "", "min_sm": 80, "needs": "", "resources": BOUNDS, "variants": [variant()], **said}
 
 
 def in_order(rungs: list[dict]) -> list[dict]:
-    return [{**each, "order": i} for i, each in enumerate(rungs)]
+    by_name = {each["stage"]: each for each in rungs}
+
+    def of_line(each: dict) -> str:
+        before = by_name.get(each["previous"])
+        return each["stage"] if each["role"] == "line" or before is None else of_line(before)
+
+    return [{**each, "order": i, "line": of_line(each)} for i, each in enumerate(rungs)]
 
 
 def invented() -> list[dict]:
     line = [rung(name, before) for name, before in zip(LINE, ["", *LINE])]
-    return in_order([line[0], rung(BRANCH, LINE[0], "side"), *line[1:]])
+    return in_order([line[0], rung(BRANCH, LINE[0], "side", role="branch"), *line[1:]])
 
 
 def write(path: Path, rungs: list[dict] | None = None, rest: str = "sys.exit(2)\n") -> Path:

@@ -1,4 +1,4 @@
-"""Kernels of models and gradients stay short: what an earlier rung has spelled out they say (docs/kernels.md, Words and Parts)."""
+"""Kernels of models and gradients stay short: what an earlier rung has spelled out they say (docs/kernels.md and docs/parts.md)."""
 from __future__ import annotations
 
 import statistics

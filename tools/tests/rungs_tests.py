@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -92,6 +93,25 @@ class Real(unittest.TestCase):
         for rung in rungs.known():
             self.assertTrue(rung.previous in seen if seen else not rung.previous, rung)
             seen.add(rung.name)
+
+    def test_the_line_is_short_and_every_rung_hangs_under_it(self) -> None:
+        line = [rung.name for rung in rungs.known() if rung.role == "line"]
+        self.assertLessEqual(len(line), 28)
+        self.assertEqual([rung.name for rung, _ in rungs.by_line()], line)
+        self.assertEqual(rungs.known()[0].name, line[0])
+        self.assertEqual(sum(1 + len(beside) for _, beside in rungs.by_line()), len(rungs.known()))
+        for rung in rungs.known():
+            self.assertIn(rung.role, ("line", "branch", "variant", "port", "lost"))
+            self.assertEqual(rung.line, rung.name if rung.role == "line" else rungs.by_name()[rung.previous].line, rung.name)
+            self.assertEqual(bool(rung.more_lines.why), bool(rung.more_lines.reason), rung.name)
+
+    def test_a_stage_without_a_role_is_no_stage(self) -> None:
+        stage = '#include "harness/stage.hpp"\nconst ladder::Registration it({.name = "99_none"%s, .idea = "None."});\n'
+        for role, said in ((", .role = ladder::Role::lost", ""), ("", "A stage.cu says its rung's role: ")):
+            run = subprocess.run([*os.environ.get("CXX", "g++").split(), "-std=c++20", f"-I{ROOT}", "-fsyntax-only", "-x", "c++", "-"],
+                                 input=stage % role, capture_output=True, text=True)
+            self.assertEqual(run.returncode != 0, bool(said), run.stderr)
+            self.assertIn(said, run.stderr)
 
     def test_every_variant_of_a_kernel_with_a_config_says_it(self) -> None:
         for rung in rungs.known():

@@ -145,7 +145,11 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
       {GROUPED, "h=22 kv=2 n=128"},                 // groups of more than eight
       {GROUPED | CAUSAL, "b=2 h=5 kv=1 n=128 causal"},
       {GROUPED | CAUSAL, "h=6 kv=2 n=128 causal"},  // an odd number that share, an even one in all
-      {GROUPED | CAUSAL, "h=4 kv=1 n=384 causal"},  // as many as in most models
+      {GROUPED | CAUSAL, "h=4 kv=1 n=384 causal"},
+      // As in most models, by fours and eights, of several heads of keys.
+      {GROUPED, "h=32 kv=8 n=128"},
+      {GROUPED | CAUSAL, "h=16 kv=2 n=128 causal"},
+      {GROUPED, "b=2 h=8 kv=1 n=128"},
       {WINDOW, "n=256 window=40,17"},
       {WINDOW | CAUSAL, "n=384 causal window=130,0"},
       {WINDOW | CAUSAL, "n=128 causal window=0,0"},

@@ -258,7 +258,7 @@ __global__ void everything_is_wrong(const uint4* in) {
     cp_async_wait<0>();
   }
   __syncthreads();
-  named_barrier_sync(0, 64);                             // @no such barrier
+  named_barrier_sync(16, 64);                            // @no such barrier
   if (threadIdx.x == 0) st_shared_b32(slot(100000), 0);  // @end
 }
 

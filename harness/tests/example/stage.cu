@@ -53,6 +53,7 @@ ladder::Variant variant() {
 }
 
 const ladder::Registration right({.name = "90_classify",
+                                  .role = ladder::Role::line,
                                   .idea = "A thread a row.",
                                   .limit = "Nothing comes before it.",
                                   .prediction = "None.",
@@ -62,6 +63,7 @@ const ladder::Registration right({.name = "90_classify",
 const ladder::Registration wrong(
     {.name = "91_wrong",
      .previous = "90_classify",
+     .role = ladder::Role::lost,
      .idea = "One class of every second head is one per cent too high, and a gap is written.",
      .limit = "It was right.",
      .prediction = "None.",

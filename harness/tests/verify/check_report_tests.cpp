@@ -27,11 +27,8 @@ CheckResult result(std::string inputs, double error, double tolerance, std::vect
 }
 
 CheckLine line(std::string name, std::vector<CheckResult> results, Place backend = Place::emulator) {
-  return {.name = std::move(name),
-          .backend = backend,
-          .shape = SHAPE,
-          .results = std::move(results),
-          .directory = "folder/99_fake"};
+  return {
+      .name = name, .backend = backend, .shape = SHAPE, .results = std::move(results), .directory = "folder/" + name};
 }
 
 std::string printed(const CheckReport& report) {
@@ -75,20 +72,37 @@ TEST_CASE("a report is a table, what was tried, the tolerance, and each failure 
 Normal inputs at b=2 h=3 n=64 d=32, hostile ones and other problems beside them.
 Tolerance: twice the error of the plain formula in the same type, on the same inputs, plus 1e-5.
 
-91_slow on the emulator: answers right, counts DIFFER
-  counts_differ: mma: predicted 4, counted 8
+counts_differ: mma: predicted 4, counted 8
+  91_slow on the emulator: answers right, counts DIFFER
   Met with normal at b=2 h=3 n=64 d=32.
-  To read: docs/emulator.md, "What is counted"; folder/99_fake/README.md, "What breaks".
+  To read: docs/emulator.md, "What is counted"; folder/91_slow/README.md, "What breaks".
 
-92_wrong on the emulator: answers WRONG
-  wrong_result: max error 1.0e-02
+wrong_result: max error 1.0e-02
+  92_wrong on the emulator: answers WRONG
   Met with peaky at b=2 h=3 n=64 d=32 alone.
-  To read: docs/measuring.md, "Right or wrong"; folder/99_fake/README.md, "What breaks".
+  To read: docs/measuring.md, "Right or wrong"; folder/92_wrong/README.md, "What breaks".
 A note.
 Another one.
 1 of 4 checks failed: wrong answers.
 1 of 4 checks failed: right answers, but other counts than predicted.
 )");
+}
+
+TEST_CASE("what differs and is no failure is told below a right verdict") {
+  CheckResult dearer = result("normal", 1e-4, 3e-4);
+  dearer.told = {failure_of(FailureKind::counts_differ, "mma: predicted 4, counted 8")};
+  const std::string text = printed({.lines = {line("91_slow", {dearer, dearer})}, .notes = {}});
+  INFO(text);
+  const size_t told = text.find("mma: predicted 4, counted 8");
+  CHECK((text.find("right") < told && told != std::string::npos));
+  CHECK(text.find("mma:", told + 1) == std::string::npos);
+  CHECK(text.find("failed") == std::string::npos);
+}
+
+TEST_CASE("of one rung the reason comes first") {
+  const CheckResult wrong = result("peaky", 1e-2, 3e-4, {failure_of(FailureKind::wrong_result, "reason")});
+  const std::string text = printed({.lines = {line("92_wrong", {wrong})}, .notes = {}});
+  CHECK(text.starts_with("wrong_result: reason\n"));
 }
 
 TEST_CASE("the error that a report names is the nearest to its tolerance, and NaN is the worst of all") {
@@ -115,7 +129,7 @@ TEST_CASE("of what went wrong in a launch the cause is told, not what follows fr
     const std::vector<Failure> both{failure_of(ORDER[i + 1], "effect"), failure_of(ORDER[i], "cause")};
     const std::string text = explain_failures(line("99_fake", {result("a", 1, 1, both)}));
     INFO(text);
-    CHECK(text.find(fmt::format("  {}: cause\n", to_string(ORDER[i]))) != std::string::npos);
+    CHECK(text.find(fmt::format("{}: cause\n", to_string(ORDER[i]))) != std::string::npos);
     CHECK(text.find("Met with a") != std::string::npos);
     const bool together = is_about_counts(ORDER[i]);  // counts are told together
     CHECK((text.find("effect") != std::string::npos) == together);

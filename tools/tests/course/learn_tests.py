@@ -382,7 +382,7 @@ class InEarnest(unittest.TestCase):
         self.assertRegex(verdict.text, r"^It does not compile.\nwork/mine.cuh:\d+:\d+: error: .*no_such_name")
         exercise = next(each for each in ALL if each.data.get("fails") == "conflicts_differ")
         verdict = self.judged(exercise, exercise.skeleton())
-        self.assertRegex(verdict.text, rf"^{exercise.rung} on the emulator: answers right, counts DIFFER\n  conflicts_differ: work/mine.cuh:\d+")
+        self.assertRegex(verdict.text, r"^conflicts_differ: work/mine.cuh:\d+")
 
     def test_who_has_passed_sees_the_bytes(self) -> None:
         exercise = next(each for each in ALL if each.name.startswith("30c"))

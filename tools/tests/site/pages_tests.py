@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from tools import changes, rungs
 from tools.paths import ROOT, SITE
+from tools.site import readme
 from tools.tests.site.ladder import COPYING, EARLIER, is_there, LATER, PLAIN, STAGES
 
 DOCS = ROOT / "docs"
@@ -119,18 +120,26 @@ class Site(unittest.TestCase):
         return [str((page.parent / target).resolve().relative_to(self.site.resolve())) for target in targets]
 
     def test_every_rung_is_in_the_navigation_in_its_order(self) -> None:
-        top = []
+        top, by_name = [], rungs.by_name()
+        folded: dict[str, list[str]] = {}  # the pages of a line's rung, of what hangs under it in the same part
         for rung in rungs.known():
             has_page = rung.part and (ROOT / rung.part / "README.md").is_file()
             page = f"{rung.part if has_page else rung.directory}/README.html"
-            top += [page] if page not in top else []
+            if rung.line != rung.name and by_name[rung.line].part == rung.part:
+                folded.setdefault(rung.line, []).append(f"{rung.directory}/README.html")
+            elif page not in top:
+                top.append(page)
         shown = self.navigation(self.site / "docs" / "index.html")
         self.assertEqual([page for page in shown if page in top], top)
         for part in rungs.parts():
             page = self.site / part.name / "README.html"
             if part.name and page in self.pages:
-                inside = [f"{rung.directory}/README.html" for rung in part.rungs]
-                self.assertEqual([page for page in dict.fromkeys(self.navigation(page)) if page in inside], inside)  # the next page stands there again
+                inside = [chapter for rung in part.rungs if (chapter := f"{rung.directory}/README.html") not in folded.get(rung.line, [])]
+                shown = self.navigation(page)
+                self.assertEqual([page for page in dict.fromkeys(shown) if page in inside], inside)  # the next page stands there again
+                self.assertFalse({chapter for rung in part.rungs for chapter in folded.get(rung.name, [])} & set(shown))
+        for name, chapters in folded.items():
+            self.assertEqual([page for page in dict.fromkeys(self.navigation(self.chapters[name])) if page in chapters], chapters)
 
     def test_the_first_use_of_a_term_leads_to_the_glossary(self) -> None:
         page = self.pages[self.site / "docs" / "measuring.html"]
@@ -211,8 +220,8 @@ class Site(unittest.TestCase):
             self.assertTrue(row, rung.name)
             for measured in self.rows:
                 shown = tuple(measured[name] for name in ("stage", "batch", "n", "causal", "regime", "inputs"))
-                if shown == (rung.name, "16", "8192", "0", "turns", "normal"):
-                    self.assertIn(f"{float(measured['tflops']):.1f}", row[0])
+                if shown == (rung.name, "16", "8192", "0", "turns", "normal") and measured["vs_fa2"]:
+                    self.assertIn(f"<p>{readme.times(float(measured['vs_fa2']))}</p>", row[0])
 
     def test_the_wrong_kernel_fails_before_the_readers_eyes(self) -> None:
         page = re.sub(r"<[^>]+>", "", self.pages[self.site / "docs" / "softmax.html"])
