@@ -28,6 +28,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest.accepts = {.features = ladder::CAUSAL};
+  rest.largest_score = 0x1p14f;  // beyond it a sum of 128 products, one after the other in f32, has lost too much
   return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
 }
 
