@@ -27,9 +27,11 @@ CLAIM("ALiBi is a ninth slice of QK, and a maximum rises because of it in the la
   CHECK(counted(previous(), usual(true)).yes_votes > sloped.yes_votes);
 }
 
-CLAIM("without ALiBi every count is as before, but for shared memory that nobody writes") {
+CLAIM(
+    "without ALiBi every count is as before, but for shared memory that nobody writes, and a vote more where it "
+    "looks") {
   const auto but_for_ramp = [](const Rung& of) {
-    return but_for(counts_of(counted(of, usual(false))), {&Counts::unused_smem_bytes});
+    return but_for(counts_of(counted(of, usual(false))), {&Counts::unused_smem_bytes, &Counts::votes});
   };
   CHECK(but_for_ramp(rung()) == but_for_ramp(previous()));
 }
