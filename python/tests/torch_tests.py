@@ -61,6 +61,22 @@ class Torch(unittest.TestCase):
         self.assertEqual(out.shape, wanted.shape)
         self.assertLess((out - wanted).abs().max().item(), 4e-3)
 
+    def test_scores_of_any_size(self):
+        # PyTorch's issue 121558 and what lies beside it. Where all keys are alike O is V; where each key is larger than all before it, of
+        # a query's the last one leaves nothing of the others.
+        seen = ({}, {"causal": True}, {"causal": True, "window": (20, 0)}, {"sink": torch.tensor([2.0, -1e30])})
+        cases = [*itertools.product((torch.bfloat16,), (64, 128, 256), (133120, 1e6, 1e8, 1e18), (1, 200), seen),
+                 *itertools.product((torch.float16,), (128,), (6e4,), (128, 256), seen[:2])]
+        for dtype, d, size, n, options in cases if WHOLE else cases[::3]:
+            with self.subTest(dtype=dtype, d=d, size=size, n=n, **options):
+                _, _, v = tensors(n=n, d=d, dtype=dtype)
+                large, ones = torch.full_like(v, size), torch.ones_like(v)
+                out = flash_ladder.attention(large, large, large if size < 1e18 else ones, **options)
+                self.assertTrue(torch.equal(out, large if size < 1e18 else ones))
+                grown = (ones * torch.arange(1, n + 1)[:, None, None]).to(dtype)  # exact: at most 256
+                out = flash_ladder.attention(large, grown, v, **options)
+                self.assertTrue(torch.equal(out, v if options.get("causal") else v[:, -1:].expand_as(v)))
+
     def test_it_is_attention(self):
         q, k, v = tensors(b=2)
         self.close(flash_ladder.attention(q, k, v, causal=True), expected(q, k, v, True))
