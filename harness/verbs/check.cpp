@@ -82,12 +82,20 @@ Status judge_all(Judge& judge, const Options& options, const Subjects& all) {
 std::vector<Subject> subjects_of(const Options& options) {
   std::vector<Subject> subjects;
   for (const Rung* rung : options.rungs) {
-    for (const Variant& variant : rung->variants) {
-      subjects.push_back(
-          {rung, &variant,
-           options.ablate ? fmt::format("{} ({})", rung->name, variant.label) : std::string(rung->name)});
-      if (!options.ablate) break;
+    const auto named = [&](const Variant& variant) { return fmt::format("{} ({})", rung->name, variant.label); };
+    if (options.ablate) {
+      for (const Variant& variant : rung->variants) subjects.push_back({rung, &variant, named(variant)});
+      continue;
     }
+    // The default, or the first that takes the problem that is asked.
+    const auto takes = [&](const Variant& variant) {
+      return std::ranges::all_of(shapes_for(options, EMULATOR_SHAPE, &variant.accepts),
+                                 [&](const Spec& shape) { return bool(supports(*rung, variant, shape)); });
+    };
+    const auto found = std::ranges::find_if(rung->variants, takes);
+    const bool is_default = found == rung->variants.end() || found == rung->variants.begin();
+    const Variant& variant = is_default ? rung->variants.front() : *found;
+    subjects.push_back({rung, &variant, is_default ? std::string(rung->name) : named(variant)});
   }
   return subjects;
 }

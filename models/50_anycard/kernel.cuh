@@ -3,7 +3,7 @@
 //          The kernel is told anew, in 09's loop.
 // Tile:    128x64, 4 warps, M_TILES = 2.  Shared: 64 KiB (Q 32, K 16, V 16), or half of that where d = 64.
 //          Needs rows that begin at multiples of 16 B, heads % kv_heads == 0.
-// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides.
+// Shapes:  Q, O: [batch, heads, n_q, d] f16 or bf16; K, V: [batch, kv_heads, n_k, d] of that type, in any strides.
 //          LSE: [batch, heads, n_q] f32. Or Q, O: [total_q, heads, d]; K, V: [total_k, kv_heads, d];
 //          LSE: [heads, total_q]; with cu_seqlens, [batch + 1] each.
 //          alibi_slopes, sinks: [heads] f32, or null.
@@ -12,15 +12,15 @@
 
 namespace {
 
-using Element = bf16;
-
 constexpr float LOG2E = 1.44269504088896341f;
-constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8
-constexpr float NO_KEY = -0x1p100f;    // a row's maximum before its first key; in log2 units, as all maxima
+constexpr float RESCALE_ABOVE = 8.0f;       // log2 units: no weight exceeds 2^8
+constexpr float NO_KEY = -0x1.fffffep127f;  // a row's maximum before its first key; in log2 units, as all maxima
+constexpr float HUGE_SCORE = 0x1p15f;  // log2 units: from here on a maximum is rounded by more than a weight may be off
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
-template <int HEAD_DIM_, int BR_, int BC_, int WARPS_>
+template <class Element_, int HEAD_DIM_, int BR_, int BC_, int WARPS_>
 struct Config {
+  using Element = Element_;
   static constexpr int HEAD_DIM = HEAD_DIM_, BR = BR_, BC = BC_, WARPS = WARPS_, THREADS = WARPS * 32;
   static constexpr int ROW_BYTES = HEAD_DIM * 2, ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 elements: a row of ldmatrix
   static constexpr int ROWS_PER_PASS = THREADS / ROW_CHUNKS;                   // of a copy by all threads, a chunk each
@@ -78,8 +78,8 @@ struct Sequence {
 // is that of rows, in elements. Of the rows the tensor has `rows`; what lies behind them is nobody's, and becomes
 // zeros: a weight of 0 times a NaN would be one.
 template <class C, int ROWS>
-__device__ __forceinline__ void load_tile(uint32_t thread_tile, const Element* thread_source, int64_t stride,
-                                          int rows) {
+__device__ __forceinline__ void load_tile(uint32_t thread_tile, const typename C::Element* thread_source,
+                                          int64_t stride, int rows) {
   const int thread_row = threadIdx.x / C::ROW_CHUNKS;
 #pragma unroll
   for (int first_row = 0; first_row < ROWS; first_row += C::ROWS_PER_PASS)
@@ -90,6 +90,7 @@ __device__ __forceinline__ void load_tile(uint32_t thread_tile, const Element* t
 // Two blocks fit on an SM, and saying so lets the compiler use all 255 registers of a thread.
 template <class C, class Function>
 __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) {
+  using Element = typename C::Element;
   constexpr int HEAD_DIM = C::HEAD_DIM, ROW_BYTES = C::ROW_BYTES, ROW_CHUNKS = C::ROW_CHUNKS;
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS;
   constexpr int M_TILES = BR / (16 * WARPS);                      // 16-row groups of queries per warp
@@ -111,9 +112,9 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int thread_row = threadIdx.x / ROW_CHUNKS, thread_column = threadIdx.x % ROW_CHUNKS * 8;
   // This thread's chunk of a row; copies go on from there in passes.
-  const auto chunk_of = [&](const Element* tensor, const ForwardParams::Strides& strides, int of_head, int64_t row) {
-    return tensor + sequence.index * strides.batch + of_head * strides.head + (row + thread_row) * strides.row +
-           thread_column;
+  const auto chunk_of = [&](const bf16* tensor, const ForwardParams::Strides& strides, int of_head, int64_t row) {
+    return reinterpret_cast<const Element*>(tensor) + sequence.index * strides.batch + of_head * strides.head +
+           (row + thread_row) * strides.row + thread_column;
   };
   const int kv_head = head / (p.heads / p.kv_heads);
   const Element* K = chunk_of(p.K, p.K_strides, kv_head, sequence.k_begin + begin * BC);
@@ -139,6 +140,10 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
   const float sink = p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + head) * LOG2E, NO_KEY);
   float O_frag[M_TILES][PV_N_TILES][4] = {};  // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
   float row_max[M_TILES][2], row_sum[M_TILES][2];  // [group][lane_row]: a lane has a share of two rows per group
+  // Once a row of the lane has a huge score, its scores are taken from the row's largest one before they are scaled:
+  // that is `above`, in units of S, and row_max is 0. Such a lane says in every tile that it has to look.
+  float above[M_TILES][2] = {};
+  bool huge = false;
   for (int group = 0; group < M_TILES; ++group) {
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       row_max[group][lane_row] = sink;
@@ -208,7 +213,7 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
     // SOFTMAX  Has a score outgrown its row's maximum? Only then is it looked for, by two exchanges between the four
     //          lanes that share a row. Positive floats are ordered as their bits are, and negative ones are below 0: an
     //          integer maximum, and newer cards have one of three operands. A row before its first key says yes.
-    bool rescale = false;
+    bool rescale = huge;
 #pragma unroll
     for (int group = 0; group < M_TILES; ++group) {
       for (int lane_row = 0; lane_row < 2; ++lane_row) {
@@ -232,8 +237,20 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
           tile_max = quad_max(tile_max);
 
           const float new_max = fmaxf(row_max[group][lane_row], tile_max * scale_log2);
-          const float correction = ex2_approx(row_max[group][lane_row] - new_max);  // 1 where nothing has grown
-          row_max[group][lane_row] = new_max;
+          float growth = new_max - row_max[group][lane_row];
+          huge |= fabsf(new_max) > HUGE_SCORE && new_max > NO_KEY;
+          if (huge) {
+            const float before = above[group][lane_row] + row_max[group][lane_row] / scale_log2;
+            const float largest = fmaxf(fmaxf(before, tile_max), NO_KEY);
+            growth = (largest - before) * scale_log2;
+            for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
+              S_frag[group][key_tile][2 * lane_row] -= largest;
+              S_frag[group][key_tile][2 * lane_row + 1] -= largest;
+            }
+            above[group][lane_row] = largest;
+          }
+          row_max[group][lane_row] = huge ? 0 : new_max;
+          const float correction = ex2_approx(-growth);  // 1 where nothing has grown
           row_sum[group][lane_row] *= correction;
           for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
             O_frag[group][column_tile][2 * lane_row] *= correction;
@@ -297,11 +314,13 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
         st_shared_b32(O_row ^ (column_tile * 16), has_keys ? pack<Element>(low, high) : 0);
       }
       if (p.LSE != nullptr && lane % 4 == 0 && query < sequence.n_q)  // log(0) is -infinity
-        st_global_f32(p.LSE + LSE_row + query, row_max[group][lane_row] / LOG2E + logf(row_sum[group][lane_row]));
+        st_global_f32(p.LSE + LSE_row + query, above[group][lane_row] * function.scale +
+                                                   row_max[group][lane_row] / LOG2E + logf(row_sum[group][lane_row]));
     }
   }
   __syncwarp();  // safe to read O: all lanes have stored their part of the warp's rows
-  Element* const O = p.O + sequence.index * p.O_strides.batch + head * p.O_strides.head + lane % ROW_CHUNKS * 8;
+  Element* const O = reinterpret_cast<Element*>(p.O) + sequence.index * p.O_strides.batch + head * p.O_strides.head +
+                     lane % ROW_CHUNKS * 8;
 #pragma unroll
   for (int first_row = 0; first_row < M_TILES * 16; first_row += 32 / ROW_CHUNKS) {
     const int row = warp * M_TILES * 16 + first_row + lane / ROW_CHUNKS, query = first_query + row;

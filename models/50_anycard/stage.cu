@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <type_traits>
 
 #include "harness/stage.hpp"
 #include "harness/walk.hpp"
@@ -76,18 +77,18 @@ ladder::Counts predict(const ladder::Launched& spec) {
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   constexpr uint64_t M_TILES = C::BR / 16 / C::WARPS;
+  constexpr auto element = std::is_same_v<typename C::Element, f16> ? ladder::Element::f16 : ladder::Element::bf16;
   rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
                               ladder::WINDOW | ladder::VARLEN | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK,
                   .min_d = C::HEAD_DIM,
                   .max_d = C::HEAD_DIM,
-                  .q = ladder::Element::bf16,
-                  .kv = ladder::Element::bf16,
-                  .o = ladder::Element::bf16};
+                  .q = element,
+                  .kv = element,
+                  .o = element};
   rest.writes_lse = true;
   rest.from_first_key = true;
   rest.per_rescale = {.shuffles = M_TILES * 2 * 2, .exponentials = M_TILES * 2 * 32};
   rest.conflict_ways = 1.0;
-  rest.largest_score = 0x1p24f;  // 05_exp2f says why
   return ladder::make_variant<C>(run<C>, flash_attention<C, Score<false, false>>, predict<C>, std::move(rest));
 }
 
@@ -114,7 +115,9 @@ const ladder::Registration registration({
     .needs = "mma.m16n8k16 in bf16, cp.async, 64 KiB of shared memory",
     .resources = {{.sm = 80, .registers = 255, .spill_bytes = 8, .reason = "O and S alone are 192 registers"},
                   {.sm = 90, .registers = 255, .spill_bytes = 24, .reason = "as above; most with a softcap or slopes"}},
-    .variants = {variant<Config<128, 128, 64, 4>>(), variant<Config<64, 128, 64, 4>>({.label = "d = 64"})},
+    .variants = {variant<Config<bf16, 128, 128, 64, 4>>(), variant<Config<bf16, 64, 128, 64, 4>>({.label = "d = 64"}),
+                 variant<Config<f16, 128, 128, 64, 4>>({.label = "f16"}),
+                 variant<Config<f16, 64, 128, 64, 4>>({.label = "f16, d = 64"})},
 });
 
 }  // namespace
