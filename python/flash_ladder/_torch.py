@@ -37,14 +37,19 @@ def attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, retur
 # ---- the short way: plain tensors, while nothing listens ------------------------------------------------------------
 
 _tracing_state, _function_modes, _dispatch_modes = torch._C._get_tracing_state, torch._C._len_torch_function_stack, torch._C._len_torch_dispatch_stack
-_transforms = torch._C._functorch.peek_interpreter_stack  # of torch.func, torch.vmap among them
+_innermost_transform = torch._C._functorch.peek_interpreter_stack  # of torch.func, torch.vmap among them
+
+
+def _transforms():
+    """None, too, while torch.compile reads on: it follows them by itself, and some releases of it answer that question wrong."""
+    return None if torch.compiler.is_compiling() else _innermost_transform()
 
 
 def _anyone_listens() -> bool:
     """A tracer, a mode, a transform or forward differentiation: they see what PyTorch's dispatcher sees, and no call past it."""
     return (
         _dispatch_modes() > 0
-        or _transforms() is not None
+        or _innermost_transform() is not None
         or _tracing_state() is not None
         or forward_ad._current_level >= 0
         or (_function_modes() > 0 and not _has_a_default_device_alone())

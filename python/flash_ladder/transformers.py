@@ -114,7 +114,9 @@ def _read(function, queries, keys) -> list:
     """Its terms, all of which hold. A function of transformers' own is known by its name and place, and its numbers are in its closure."""
     name = "one's own"
     if isinstance(function, types.FunctionType) and function.__code__.co_filename == WHERE:
-        name = function.__qualname__.removesuffix(".<locals>.inner_mask")
+        # Of the code where it has that, from Python 3.11 on: not every torch.compile follows a function's own.
+        name = getattr(function.__code__, "co_qualname", None) or function.__qualname__
+        name = name.removesuffix(".<locals>.inner_mask")
     if name == "causal_mask_function":
         return [_Window(-1, 0)]
     if name == "bidirectional_mask_function":
