@@ -15,7 +15,9 @@ namespace {
 constexpr float LOG2E = 1.44269504088896341f;
 constexpr float RESCALE_ABOVE = 8.0f;       // log2 units: no weight exceeds 2^8
 constexpr float NO_KEY = -0x1.fffffep127f;  // a row's maximum before its first key; in log2 units, as all maxima
-constexpr float HUGE_SCORE = 0x1p24f;  // from here on a scaled maximum is rounded by as much as a weight may be off
+// A maximum beyond HUGE_SCORE is rounded by as much as a weight may be off. Scores of such a row are taken from its
+// largest one before they are scaled, and its maximum is LOSES: so low that each tile loses the bet and is looked at.
+constexpr float HUGE_SCORE = 0x1p24f, LOSES = -RESCALE_ABOVE - 1;
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <class Element_, int HEAD_DIM_, int BR_, int BC_, int WARPS_>
@@ -27,7 +29,6 @@ struct Config {
   static constexpr uint32_t SMEM_BYTES = (BR + 2 * BC) * ROW_BYTES;
   static_assert(ROW_BYTES % 128 == 0, "eight chunks of a row are all 32 banks");
   static_assert(ROWS_PER_PASS % 8 == 0, "the swizzle repeats every 8 rows");
-  static_assert(WARPS == 4, "four words are what they say");
   static_assert(BR % ROWS_PER_PASS == 0 && BC % ROWS_PER_PASS == 0, "a tile is copied in whole passes");
 
   // Byte offset of a chunk within a tile. XOR with the row puts the same chunk of eight consecutive rows in eight
@@ -88,10 +89,9 @@ __device__ __forceinline__ void load_tile(uint32_t thread_tile, const typename C
                 first_row + thread_row < rows ? 16 : 0);
 }
 
-// A block's tile. It stores nothing and says so where a score is huge; CAREFUL, it takes scores of any size, and they
-// are taken from their row's maximum before they are scaled: maxima are in units of S.
-template <class C, class Function, bool CAREFUL>
-__device__ __forceinline__ bool meets_huge_scores(const ScoreParams& p) {
+// Two blocks fit on an SM, and saying so lets the compiler use all 255 registers of a thread.
+template <class C, class Function>
+__global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) {
   using Element = typename C::Element;
   constexpr int HEAD_DIM = C::HEAD_DIM, ROW_BYTES = C::ROW_BYTES, ROW_CHUNKS = C::ROW_CHUNKS;
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS;
@@ -104,7 +104,7 @@ __device__ __forceinline__ bool meets_huge_scores(const ScoreParams& p) {
   // Blocks start by their numbers, a head's last queries first: under a mask they see the most keys.
   const int head = blockIdx.y, first_query = (gridDim.x - 1 - blockIdx.x) * BR;
   const Sequence sequence(p, blockIdx.z);
-  if (first_query >= sequence.n_q) return false;  // the grid is for the longest one
+  if (first_query >= sequence.n_q) return;  // the grid is for the longest one
   const int last_query = min(first_query + BR, sequence.n_q) - 1;
   // Tiles of keys that some of the queries see, and those that all do.
   const int begin = sequence.first_of(first_query) / BC, end = (max(sequence.end_of(last_query), 0) + BC - 1) / BC;
@@ -135,15 +135,12 @@ __device__ __forceinline__ bool meets_huge_scores(const ScoreParams& p) {
 
   const Function function(p);
   const float scale_log2 = function.scale * LOG2E;  // exp(s * scale) = 2^(s * scale_log2)
-  const float unit = CAREFUL ? 1 : scale_log2, in_log2 = CAREFUL ? scale_log2 : 1;  // of a score; of a maximum
   const float slope =
       Function::CHANGES && p.alibi_slopes != nullptr ? ld_global_f32(p.alibi_slopes + head) / function.scale : 0;
   // A sink is a score that is there before all others, and belongs to no key. One of a row's four lanes counts its
   // weight, 1.
-  const float sink = p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + head) * LOG2E / in_log2, NO_KEY);
-  const auto weight = [&](float score, float max) {
-    return ex2_approx(CAREFUL ? (score - max) * scale_log2 : score * scale_log2 - max);
-  };
+  const float sink = p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + head) * LOG2E, NO_KEY);
+  volatile float above[M_TILES][2] = {};  // a huge row's largest score, in units of S. In memory: registers are scarce
   float O_frag[M_TILES][PV_N_TILES][4] = {};  // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
   float row_max[M_TILES][2], row_sum[M_TILES][2];  // [group][lane_row]: a lane has a share of two rows per group
   for (int group = 0; group < M_TILES; ++group) {
@@ -224,7 +221,7 @@ __device__ __forceinline__ bool meets_huge_scores(const ScoreParams& p) {
           const float low = S_frag[group][key_tile][2 * lane_row], high = S_frag[group][key_tile][2 * lane_row + 1];
           largest = max3_s32(largest, __float_as_int(low), __float_as_int(high));
         }
-        rescale |= __int_as_float(largest) * unit > row_max[group][lane_row] + RESCALE_ABOVE / in_log2;
+        rescale |= __int_as_float(largest) * scale_log2 > row_max[group][lane_row] + RESCALE_ABOVE;
       }
     }
     if (vote_any(rescale)) {  // by the whole warp or not at all: an exchange needs its lanes together
@@ -238,10 +235,21 @@ __device__ __forceinline__ bool meets_huge_scores(const ScoreParams& p) {
           }
           tile_max = quad_max(tile_max);
 
-          const float new_max = fmaxf(row_max[group][lane_row], tile_max * unit);
-          const float correction =
-              ex2_approx((row_max[group][lane_row] - new_max) * in_log2);  // 1 where nothing has grown
+          float new_max = fmaxf(row_max[group][lane_row], tile_max * scale_log2);
+          float growth = new_max - row_max[group][lane_row], shift = 0;
+          const float before = above[group][lane_row];
+          if (before != 0 || (growth > 0 && fabsf(new_max) > HUGE_SCORE)) {
+            shift = before != 0 ? fmaxf(before, tile_max) : tile_max;
+            growth = (shift - before) * scale_log2 - (row_max[group][lane_row] - LOSES);
+            above[group][lane_row] = shift;
+            new_max = LOSES;
+          }
+          for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
+            S_frag[group][key_tile][2 * lane_row] -= shift;
+            S_frag[group][key_tile][2 * lane_row + 1] -= shift;
+          }
           row_max[group][lane_row] = new_max;
+          const float correction = ex2_approx(-growth);  // 1 where nothing has grown
           row_sum[group][lane_row] *= correction;
           for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
             O_frag[group][column_tile][2 * lane_row] *= correction;
@@ -267,8 +275,9 @@ __device__ __forceinline__ bool meets_huge_scores(const ScoreParams& p) {
       for (int group = 0; group < M_TILES; ++group) {
         for (int reg = 0; reg < 4; ++reg) {  // registers 0 and 1: keys 0-7 of the two rows; 2 and 3: keys 8-15
           const int key_tile = 2 * key_slice + reg / 2, lane_row = reg % 2;
-          const float low = weight(S_frag[group][key_tile][2 * lane_row], row_max[group][lane_row]);
-          const float high = weight(S_frag[group][key_tile][2 * lane_row + 1], row_max[group][lane_row]);
+          const float low = ex2_approx(S_frag[group][key_tile][2 * lane_row] * scale_log2 - row_max[group][lane_row]);
+          const float high =
+              ex2_approx(S_frag[group][key_tile][2 * lane_row + 1] * scale_log2 - row_max[group][lane_row]);
           row_sum[group][lane_row] += low + high;
           P_frag[group][reg] = pack<Element>(low, high);
         }
@@ -282,22 +291,6 @@ __device__ __forceinline__ bool meets_huge_scores(const ScoreParams& p) {
           mma<Element>(O_frag[group][column_tile + 1], P_frag[group], V_frag[2], V_frag[3]);
         }
       }
-    }
-  }
-
-  if (!CAREFUL && begin < end) {  // of any warp, for they load tiles together
-    bool huge = false;            // a sink is as large as it is, and not rounded
-    for (int group = 0; group < M_TILES; ++group) {
-      for (int lane_row = 0; lane_row < 2; ++lane_row)
-        huge |= row_max[group][lane_row] > sink && fabsf(row_max[group][lane_row]) > HUGE_SCORE;
-    }
-    huge = vote_any(huge);
-    if (lane == 0) st_shared_b32(smem_K + warp * 4, huge);  // nobody reads K any more
-    __syncthreads();                                        // safe to read what each warp says
-    const uint4 of_warps = ld_shared_v4(smem_K);
-    if (of_warps.x | of_warps.y | of_warps.z | of_warps.w) {
-      __syncthreads();  // safe to overwrite that, and Q and V: everybody has read them
-      return true;
     }
   }
 
@@ -320,8 +313,8 @@ __device__ __forceinline__ bool meets_huge_scores(const ScoreParams& p) {
         st_shared_b32(O_row ^ (column_tile * 16), has_keys ? pack<Element>(low, high) : 0);
       }
       if (p.LSE != nullptr && lane % 4 == 0 && query < sequence.n_q)  // log(0) is -infinity
-        st_global_f32(p.LSE + LSE_row + query,
-                      row_max[group][lane_row] * in_log2 / LOG2E + logf(row_sum[group][lane_row]));
+        st_global_f32(p.LSE + LSE_row + query, above[group][lane_row] * function.scale +
+                                                   row_max[group][lane_row] / LOG2E + logf(row_sum[group][lane_row]));
     }
   }
   __syncwarp();  // safe to read O: all lanes have stored their part of the warp's rows
@@ -334,13 +327,6 @@ __device__ __forceinline__ bool meets_huge_scores(const ScoreParams& p) {
       st_global_v4(O + (sequence.q_begin + query) * p.O_strides.row,
                    ld_shared_v4(smem_Q + C::chunk_offset(row, lane % ROW_CHUNKS)));
   }
-  return false;
-}
-
-// Two blocks fit on an SM, and saying so lets the compiler use all 255 registers of a thread.
-template <class C, class Function>
-__global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) {
-  if (meets_huge_scores<C, Function, false>(p)) meets_huge_scores<C, Function, true>(p);
 }
 
 // LAUNCH  One block per BR queries of a head. The pointers of `p` belong to the device and are multiples of 16 B, as

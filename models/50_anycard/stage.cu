@@ -61,12 +61,12 @@ ladder::Counts predict(const ladder::Launched& spec) {
           // QK of a tile runs under its V, PV under the next K.
           .products_under_copies = (2 * tiles - with_keys) * BC * C::ROW_CHUNKS * PRODUCTS,
           .shuffles = (warps + rescales) * M_TILES * 2 * 2,  // two rows, two exchanges: a sum at the end, a maximum
-          .votes = warp_tiles + with_keys * WARPS,  // whether anything has to be rescaled; whether a score was huge
+          .votes = warp_tiles,                               // whether anything has to be rescaled
           .yes_votes = rescales,
           .exponentials = warp_tiles * WARP_ROWS * BC * (spec.softcap > 0 ? 2 : 1) + rescales * M_TILES * 2 * 32,
           .integer_maxima = warp_tiles * M_TILES * 32 * 2 * (BC / 8),  // all scores, two at a time
           .products_after_exponentials = warp_tiles * (BC / 16),       // a slice of PV behind its weights
-          .barriers = tiles * 2 + with_keys,
+          .barriers = tiles * 2,
           .gmem_accesses = rows * (C::ROW_CHUNKS + 1) + numbers * C::THREADS,  // of O and LSE
           .gmem_bytes_read = (q_rows + 2 * key_rows) * C::ROW_BYTES + numbers * C::THREADS * 4,
           .gmem_bytes_written = rows * (C::ROW_BYTES + sizeof(float)),

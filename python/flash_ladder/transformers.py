@@ -50,8 +50,9 @@ def mask(
     terms = _read(mask_function, queries, keys)
     if any(isinstance(each, _Remapped) for each in terms) and not any(isinstance(each, _Packed) for each in terms):
         raise NotImplementedError("The mask's positions are other ones than the rows', and nothing says which rows are one sequence." + OTHERWISE)
-    left = min((each.left for each in terms if isinstance(each, _Window) and each.left >= 0), default=-1)
-    right = min((each.right for each in terms if isinstance(each, _Window) and each.right >= 0), default=-1)
+    windows = [each for each in terms if isinstance(each, _Window)]
+    lefts, rights = [each.left for each in windows if each.left >= 0], [each.right for each in windows if each.right >= 0]
+    left, right = min(lefts) if lefts else -1, min(rights) if rights else -1
     same = [each for each in terms if isinstance(each, _Same)]
     there = [each.there for each in terms if isinstance(each, _Padding)]
     if attention_mask is not None:
