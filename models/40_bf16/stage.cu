@@ -9,7 +9,7 @@ template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
   const ladder::Forward walks(spec, C::BR, C::BC, 2, spec.causal);
   const uint64_t pairs = walks.tiles * C::WARPS / 4,
-                 first = walks.queries * C::WARPS / 4;           // tiles of queries: their first tiles of keys
+                 first = walks.queries * C::WARPS / 4;           // of each tile of queries the first tile of keys
   return {.wgmma = pairs * (HEAD_DIM / 16 + C::BC / 16),         // QK by slices of d, PV by slices of keys
           .wgmma_left_running = (pairs - first) * (C::BC / 16),  // PV, but of the last tile
           .yes_votes = 4 * first,                                // in the first tile

@@ -10,7 +10,7 @@ ladder::Counts predict(const ladder::Launched& spec) {
   const bool in_twos = spec.causal && spec.left < 0 && spec.right <= 0 && !(spec.softcap > 0 && spec.alibi);
   const ladder::Forward walks(spec, C::BR, C::BC, 1, in_twos);
   const uint64_t pairs = walks.tiles * C::WARPS / 4,
-                 first = walks.queries * C::WARPS / 4;           // tiles of queries: their first tiles of keys
+                 first = walks.queries * C::WARPS / 4;           // of each tile of queries the first tile of keys
   return {.wgmma = pairs * (HEAD_DIM / 16 + C::BC / 16),         // QK by slices of d, PV by slices of keys
           .wgmma_left_running = (pairs - first) * (C::BC / 16),  // PV, but of the last tile
           // In the first tile, and where a warp is careful; with a window or a softcap there is more to look for.

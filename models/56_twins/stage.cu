@@ -11,7 +11,7 @@ ladder::Counts predict(const ladder::Launched& spec) {
   const bool has_twins = spec.causal && spec.heads / spec.key_heads() % 2 == 0;
   const ladder::Forward walks(spec, C::BR, C::BC, has_twins ? 1 : 2, spec.causal && !has_twins);
   const uint64_t pairs = walks.tiles * C::WARPS / 4,
-                 first = walks.queries * C::WARPS / 4;  // tiles of queries: their first tiles of keys
+                 first = walks.queries * C::WARPS / 4;  // of each tile of queries the first tile of keys
   const uint64_t blocks = has_twins ? ladder::min<uint64_t>(walks.queries, spec.multiprocessors / 2 * 2) : walks.blocks;
   return {.wgmma = pairs * (HEAD_DIM / 16 + C::BC / 16),         // QK by slices of d, PV by slices of keys
           .wgmma_left_running = (pairs - first) * (C::BC / 16),  // PV, but of the last tile
