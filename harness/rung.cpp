@@ -265,6 +265,7 @@ told::Registration::Registration(const told::Rung& rung, Build build) {
                               .per_look = variant.per_look,
                               .most_per_rescale = variant.most_per_rescale,
                               .most_of_data = function_of(variant.most_of_data),
+                              .recorded = variant.recorded,
                               .accepts = variant.accepts,
                               .writes_lse = variant.writes_lse,
                               .workspace_bytes = variant.workspace_bytes,

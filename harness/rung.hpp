@@ -66,6 +66,7 @@ struct Variant {
   Counts per_look = {};
   Counts most_per_rescale = {};
   std::function<Counts(const Launched&)> most_of_data = {};
+  bool recorded = false;
 
   Accepts accepts = {};
   bool writes_lse = false;

@@ -258,6 +258,7 @@ struct Variant {
   Counts per_look = {};          // for each vote on scores beyond those predicted, these
   Counts most_per_rescale = {};  // and for each rescale these at most,
   Predict most_of_data = {};     // and these at most, whatever the votes
+  bool recorded = false;         // predicted is what states the idea; all else stands in counts.tsv (verify/record.hpp)
 
   Accepts accepts = {};                                 // which problems it takes
   bool writes_lse = false;                              // fills AttentionParams::LSE

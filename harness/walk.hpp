@@ -10,59 +10,38 @@ namespace ladder {
 // before has been released: Q, then K one tile ahead of V.
 struct Walk {
   uint64_t rounds = 1, tiles = 0, stages;
-  uint64_t qk, pv;             // products of a tile
-  bool late_queries = false;   // Q is released only when Q K^T of the next one's first tile is over
-  bool early_queries = false;  // Q is released when Q K^T of its own last tile is over
-  uint64_t queries = 2;        // stages of Q
+  uint64_t qk, pv;  // products of a tile
+  // Q, which has two stages, is released only when Q K^T of the next one's first tile is over.
+  bool late_queries = false;
 
-  uint64_t under_loads() const;
-};
-
-// Counts::wgmma_under_loads of such a walk, round by round, where rounds have numbers of tiles of their own.
-class UnderLoads {
- public:
-  explicit UnderLoads(const Walk& walk) : walk_(walk) {}
-
-  uint64_t sum = 0;
-
-  void round(uint64_t tiles) {
-    // Products that have been issued when K or V of a tile is waited for, and that are over when it is released.
-    const uint64_t qk = walk_.qk, pv = walk_.pv;
-    wait(issued_, rounds_ >= walk_.queries, after_Q_[rounds_ % walk_.queries]);
-    for (uint64_t i = 0; i <= tiles; ++i) {
-      if (i < tiles) load(tiles_ + i, issued_ + i * qk + (i > 0 ? i - 1 : 0) * pv, qk, after_K_);
-      if (i > 0) load(tiles_ + i - 1, issued_ + min(i + 1, tiles) * qk + (i - 1) * pv, pv, after_V_);
+  // Counts::wgmma_under_loads
+  uint64_t under_loads() const {
+    constexpr uint64_t MOST_STAGES = 8;
+    // Products that have been issued when K or V of a tile is waited for, and that are over when it is released; those that who asks
+    // has been told of.
+    uint64_t after_K[MOST_STAGES] = {}, after_V[MOST_STAGES] = {}, after_Q[2] = {}, known = 0, sum = 0;
+    // Where another use has been released before.
+    const auto wait = [&](uint64_t issued, bool is_told, uint64_t over) {
+      if (is_told) known = max(known, over);
+      sum += issued - known;
+    };
+    const auto load = [&](uint64_t tile, uint64_t issued, uint64_t own, uint64_t* after) {
+      wait(issued, tile >= stages, after[tile % stages]);
+      after[tile % stages] = issued + own;
+    };
+    for (uint64_t round = 0, issued = 0; round < rounds; ++round) {
+      wait(issued, round >= 2, after_Q[round % 2]);
+      const uint64_t first = round * tiles;
+      for (uint64_t i = 0; i <= tiles; ++i) {
+        if (i < tiles) load(first + i, issued + i * qk + (i > 0 ? i - 1 : 0) * pv, qk, after_K);
+        if (i > 0) load(first + i - 1, issued + min(i + 1, tiles) * qk + (i - 1) * pv, pv, after_V);
+      }
+      issued += tiles * (qk + pv);
+      after_Q[round % 2] = issued + (late_queries ? qk : 0);
     }
-    tiles_ += tiles;
-    issued_ += tiles * (qk + pv);
-    const uint64_t later = walk_.early_queries ? min<uint64_t>(tiles, 2) * pv : 0;  // than the last Q K^T
-    after_Q_[rounds_++ % walk_.queries] = issued_ + (walk_.late_queries ? qk : 0) - later;
+    return sum;
   }
-
- private:
-  static constexpr int MOST_STAGES = 8;
-
-  // `over`: products that who asks has been told of, where another use has been released before.
-  void wait(uint64_t issued, bool is_told, uint64_t over) {
-    if (is_told) known_ = max(known_, over);
-    sum += issued - known_;
-  }
-  void load(uint64_t tile, uint64_t issued, uint64_t own, uint64_t (&after)[MOST_STAGES]) {
-    uint64_t& over = after[tile % walk_.stages];
-    wait(issued, tile >= walk_.stages, over);
-    over = issued + own;
-  }
-
-  Walk walk_;
-  uint64_t tiles_ = 0, rounds_ = 0, issued_ = 0, known_ = 0;
-  uint64_t after_K_[MOST_STAGES] = {}, after_V_[MOST_STAGES] = {}, after_Q_[MOST_STAGES] = {};
 };
-
-inline uint64_t Walk::under_loads() const {
-  UnderLoads loads(*this);
-  for (uint64_t round = 0; round < rounds; ++round) loads.round(tiles);
-  return loads.sum;
-}
 
 // The same of `walkers` that share `all` rounds as evenly as they can.
 inline uint64_t under_loads(Walk walk, uint64_t all, uint64_t walkers) {

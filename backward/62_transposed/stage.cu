@@ -1,28 +1,17 @@
 #include "harness/stage.hpp"
+#include "harness/tiles.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// Warp instructions are counted per warp and tile of a walk, a pair. Each of the two walks meets each pair of tiles once.
+// Products are counted per warp and tile of queries, in either of the two walks.
 template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
-  constexpr uint64_t BR = C::BR, WARPS = C::WARPS, SLICES = BR / 16;
-  const uint64_t heads = shape.batch_heads(), blocks = heads * shape.n / BR, side = shape.n / BR,
-                 tiles = shape.causal ? heads * side * (side + 1) / 2 : heads * side * side, pairs = tiles * WARPS;
-  const uint64_t product = (BR / 8) * (HEAD_DIM / 16), load_A = D_SLICES, load_B = SLICES * D_SLICES;
-  const uint64_t rows = heads * shape.n;
-  return {.mma = pairs * (4 + 3) * product,  // S, dP, dV, dK; S, dP, dQ
-          .ldmatrix = pairs * (4 * (load_A + load_B) + 3 * load_B),
-          .shuffles = rows / 4 * 3,
-          .exponentials = tiles * 2 * BR * BR,
-          .barriers = tiles * 2 * 2,
-          .gmem_accesses = rows * (2 * ROW_CHUNKS + 1)                           // deltas
-                           + (2 * 2 * blocks + 2 * 2 * tiles) * BR * ROW_CHUNKS  // tiles, own and walked over
-                           + tiles * 2 * BR + blocks * WARPS * 32 * 2 * 2        // LSE and D
-                           + 3 * rows * ROW_BYTES / 4,
-          .gmem_bytes_read = rows * 2 * ROW_BYTES + (4 * blocks + 4 * tiles) * BR * ROW_BYTES +
-                             (tiles * 2 * BR + blocks * WARPS * 32 * 2 * 2) * 4,
-          .gmem_bytes_written = rows * 4 + 3 * rows * ROW_BYTES};
+  constexpr uint64_t PRODUCT = C::BR / 8 * (HEAD_DIM / 16), LOAD_B = C::BR / 16 * D_SLICES;
+  const ladder::Backward walks(shape, C::BR, C::BR);
+  const uint64_t pairs = walks.tiles * C::WARPS;
+  return {.mma = pairs * (4 + 3) * PRODUCT,  // S, dP, dV, dK; S, dP, dQ
+          .ldmatrix = pairs * (4 * (D_SLICES + LOAD_B) + 3 * LOAD_B)};
 }
 
 uint64_t workspace_bytes(const ladder::Shape& shape) {
@@ -34,6 +23,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest.conflict_ways = 1.0;
   rest.accepts = {.features = ladder::CAUSAL, .formula = "backward"};
   rest.workspace_bytes = workspace_bytes;
+  rest.recorded = true;
   return ladder::make_variant<C>(run<C>, key_gradients<C>, predict<C>, std::move(rest));
 }
 

@@ -1,30 +1,18 @@
 #include "harness/stage.hpp"
+#include "harness/tiles.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// Warp instructions are counted per warp and tile of the walk, a pair.
+// Products are counted per warp and tile of queries.
 template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
-  constexpr uint64_t BR = C::BR, WARPS = C::WARPS, SLICES = BR / 16;
-  const uint64_t heads = shape.batch_heads(), side = shape.n / BR, blocks = heads * side,
-                 tiles = shape.causal ? heads * side * (side + 1) / 2 : heads * side * side, pairs = tiles * WARPS;
-  const uint64_t product = (BR / 8) * (HEAD_DIM / 16), load_A = D_SLICES, load_B = SLICES * D_SLICES;
-  const uint64_t rows = heads * shape.n, sum_bytes = HEAD_DIM * 4;
-  return {.mma = pairs * 5 * product,  // S, dP, dV, dK, dQ
-          .ldmatrix = pairs * (2 * (load_A + load_B) + 3 * load_B + SLICES),
-          .shuffles = rows / 4 * 3,
-          .exponentials = tiles * BR * BR,
-          .barriers = tiles * 3,
-          .gmem_accesses = rows * (2 * ROW_CHUNKS + 1 + sum_bytes / 16)  // deltas and zeros
-                           + (2 * blocks + 2 * tiles) * BR * ROW_CHUNKS  // tiles, own and walked over
-                           + tiles * (2 * BR + BR * HEAD_DIM)            // LSE, D; reductions
-                           + 2 * rows * ROW_BYTES / 4                    // dK, dV
-                           + rows * (sum_bytes / 16 + ROW_CHUNKS),       // dQ
-          .gmem_bytes_read =
-              rows * 2 * ROW_BYTES + (2 * blocks + 2 * tiles) * BR * ROW_BYTES + tiles * 2 * BR * 4 + rows * sum_bytes,
-          .gmem_bytes_written = rows * (4 + sum_bytes + 3 * ROW_BYTES),
-          .gmem_bytes_reduced = tiles * BR * sum_bytes};
+  constexpr uint64_t PRODUCT = C::BR / 8 * (HEAD_DIM / 16), LOAD_B = C::BR / 16 * D_SLICES;
+  const ladder::Backward walks(shape, C::BR, C::BR);
+  const uint64_t pairs = walks.tiles * C::WARPS;
+  return {.mma = pairs * 5 * PRODUCT,  // S, dP, dV, dK, dQ
+          .ldmatrix = pairs * (2 * (D_SLICES + LOAD_B) + 3 * LOAD_B + C::BR / 16),
+          .gmem_bytes_reduced = walks.tiles * C::BR * HEAD_DIM * sizeof(float)};
 }
 
 uint64_t workspace_bytes(const ladder::Shape& shape) {
@@ -36,6 +24,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest.conflict_ways = 1.0;
   rest.accepts = {.features = ladder::CAUSAL, .formula = "backward"};
   rest.workspace_bytes = workspace_bytes;
+  rest.recorded = true;
   return ladder::make_variant<C>(run<C>, gradients<C>, predict<C>, std::move(rest));
 }
 

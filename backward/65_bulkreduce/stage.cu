@@ -1,32 +1,20 @@
 #include "harness/stage.hpp"
+#include "harness/tiles.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// wgmma is counted per warpgroup, 64 keys, and tile of BR queries, a pair.
+// Products are counted per warpgroup, 64 keys, and tile of queries.
 template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
-  constexpr uint64_t BR = C::BR, BC = C::BC, QUERY_SLICES = BR / 16, KEY_SLICES = BC / 16,
-                     EACH = 2 * D_SLICES + 2 * QUERY_SLICES + KEY_SLICES;
-  const uint64_t heads = shape.batch_heads(), side = shape.n / BC, blocks = heads * side,
-                 tiles = BC / BR * heads * (shape.causal ? side * (side + 1) / 2 : side * side), pairs = 2 * tiles;
-  const uint64_t rows = heads * shape.n, sum_bytes = HEAD_DIM * 4;
-  // While a tile of queries is on its way, all of the one before may run, and dQ of the one before that.
-  return {.wgmma = pairs * EACH,                                                 // S, dP; dV, dK; dQ
+  constexpr uint64_t QUERY_SLICES = C::BR / 16, KEY_SLICES = C::BC / 16;
+  const ladder::Backward walks(shape, C::BR, C::BC);
+  const uint64_t pairs = 2 * walks.tiles;
+  return {.wgmma = pairs * (2 * D_SLICES + 2 * QUERY_SLICES + KEY_SLICES),       // S, dP; dV, dK; dQ
           .wgmma_left_running = pairs * (D_SLICES + QUERY_SLICES + KEY_SLICES),  // dP; dV; dQ
-          .wgmma_under_loads = pairs * (EACH + KEY_SLICES) - 2 * blocks * (EACH + 2 * KEY_SLICES),
-          .products_of_busiest_block = 2 * side * BC / BR * EACH,
-          .shuffles = rows / 4 * 3,
-          .exponentials = tiles * BR * BC,
-          .barriers = blocks + tiles,
-          .bulk_copies = 2 * blocks + 5 * tiles,                         // K, V; Q, dO, LSE and D; dQ twice
-          .gmem_accesses = rows * (2 * ROW_CHUNKS + 3 + sum_bytes / 16)  // deltas and zeros
-                           + 2 * rows * ROW_BYTES / 4                    // dK, dV
-                           + rows * (sum_bytes / 16 + ROW_CHUNKS),       // dQ
-          .gmem_bytes_read =
-              rows * (2 * ROW_BYTES + 4) + blocks * 2 * C::K_BYTES + tiles * C::STAGE_BYTES + rows * sum_bytes,
-          .gmem_bytes_written = rows * (8 + sum_bytes + 3 * ROW_BYTES),
-          .gmem_bytes_reduced = tiles * BR * sum_bytes};
+          .barriers = walks.blocks + walks.tiles,
+          .bulk_copies = 2 * walks.blocks + 5 * walks.tiles,  // K, V; Q, dO, LSE and D; dQ twice
+          .gmem_bytes_reduced = walks.tiles * C::BR * HEAD_DIM * sizeof(float)};
 }
 
 uint64_t workspace_bytes(const ladder::Shape& shape) {
@@ -37,6 +25,7 @@ template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest.accepts = {.features = ladder::CAUSAL, .formula = "backward"};
   rest.workspace_bytes = workspace_bytes;
+  rest.recorded = true;
   return ladder::make_variant<C>(run<C>, gradients<C>, predict<C>, std::move(rest));
 }
 

@@ -1,38 +1,18 @@
 #include "harness/stage.hpp"
+#include "harness/tiles.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// A pair is a tile of queries that a block of keys walks over.
 template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
-  constexpr uint64_t BR = C::BR, BC = C::BC, product = BR * BC * HEAD_DIM / (16 * 8 * 16), QUERY_SLICES = BR / 16;
-  constexpr uint64_t scores_of_warp = D_SLICES * (2 + BR / 16), gradient_of_warp = QUERY_SLICES * D_SLICES,
-                     dQ_of_warp = BC / 16 * (2 + 2);  // ldmatrix
-  const uint64_t heads = shape.batch_heads(), side = shape.n / BC, blocks = heads * side,
-                 pairs = heads * (shape.causal ? side * (side + 1) : 2 * side * side);
-  const uint64_t rows = heads * shape.n, sum_bytes = HEAD_DIM * 4;
-  const uint64_t copies = 2 * BR * ROW_CHUNKS + BR / 2;  // of 16 bytes, for a tile: Q, dO; D, LSE
-  return {
-      .mma = pairs * 5 * product,  // S, dP, dV, dK, dQ
-      .ldmatrix = pairs * (8 * (scores_of_warp + gradient_of_warp) + 8 * dQ_of_warp),
-      // All but a block's last pair ask for the next tile. A warp has a quarter of two products, and of dQ an eighth, but
-      // in the first pair.
-      .products_under_copies = copies * ((pairs - blocks) * 5 * product / 8 - blocks * product / 8),
-      .shuffles = rows / 4 * 3,
-      .exponentials = pairs * BR * BC,
-      .barriers = pairs * (1 + 8) + blocks,
-      .gmem_accesses = rows * (2 * ROW_CHUNKS + 3 + sum_bytes / 16)            // deltas and zeros
-                       + pairs * BR * HEAD_DIM                                 // reductions
-                       + rows * HEAD_DIM                                       // the sum
-                       + 3 * rows * ROW_BYTES / 4,                             // dQ, dK, dV
-      .gmem_sectors = 2 * side * (copies * 16 + BR * sum_bytes) / 32           // of tiles; reductions
-                      + (2 * (BR + BC) * ROW_BYTES + 2 * BR * sum_bytes) / 32  // O, dO, K, V; zeros, the sum
-                      + 3 * BR / 4 + (BR + 2 * BC) * ROW_BYTES / 16,           // LSE, D; dQ, dK, dV half a sector each
-      .gmem_bytes_read =
-          rows * (2 * ROW_BYTES + 4) + 2 * blocks * BC * ROW_BYTES + pairs * copies * 16 + rows * sum_bytes,
-      .gmem_bytes_written = rows * (8 + sum_bytes + 3 * ROW_BYTES),
-      .gmem_bytes_reduced = pairs * BR * sum_bytes};
+  constexpr uint64_t QUERY_SLICES = C::BR / 16;
+  const ladder::Backward walks(shape, C::BR, C::BC);
+  return {.mma = walks.tiles * 5 * (C::BR / 16) * (C::BC / 8) * (HEAD_DIM / 16),  // S, dP, dV, dK, dQ
+          // Of eight warps: scores and a gradient each; dQ.
+          .ldmatrix = walks.tiles * 8 * (D_SLICES * (2 + C::BR / 16) + QUERY_SLICES * D_SLICES + C::BC / 16 * (2 + 2)),
+          .barriers = walks.tiles * (1 + 8) + walks.blocks,
+          .gmem_bytes_reduced = walks.tiles * C::BR * HEAD_DIM * sizeof(float)};
 }
 
 uint64_t workspace_bytes(const ladder::Shape& shape) {
@@ -44,6 +24,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest.conflict_ways = 1.0;
   rest.accepts = {.features = ladder::CAUSAL, .formula = "backward"};
   rest.workspace_bytes = workspace_bytes;
+  rest.recorded = true;
   return ladder::make_variant<C>(run<C>, gradients<C>, predict<C>, std::move(rest));
 }
 

@@ -1,38 +1,23 @@
 #include "harness/stage.hpp"
+#include "harness/tiles.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// wgmma is counted per warpgroup, 64 keys, and tile of BR queries, a pair.
+// Products are counted per warpgroup, 64 keys, and tile of queries.
 template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
-  constexpr uint64_t BR = C::BR, BC = C::BC, QUERY_SLICES = BR / 16, KEY_SLICES = BC / 16;
-  const uint64_t heads = shape.batch_heads(), side = shape.n / BC, blocks = heads * side,
-                 tiles = BC / BR * heads * (shape.causal ? side * (side + 1) / 2 : side * side), pairs = 2 * tiles;
-  const uint64_t rows = heads * shape.n, sum_bytes = HEAD_DIM * 4, turns = heads * (shape.n / 32 + 1);
-  return {.wgmma = pairs * (2 * D_SLICES + 2 * QUERY_SLICES + KEY_SLICES),  // S, dP; dV, dK; dQ
-          .wgmma_left_running = pairs * (D_SLICES + 2 * QUERY_SLICES),      // dP; dV; dK
-          // dV, under dS; the next tile's S and dP, under dQ
-          .wgmma_under_fences = C::WARPS * 32 * (tiles * QUERY_SLICES + (tiles - blocks) * 2 * D_SLICES),
-          .shuffles = rows / 4 * 3,
-          .exponentials = tiles * BR * BC,
-          .corrections_at_rest = (tiles - blocks) * C::WARPS * BR / 2,  // S, which begins with -LSE
-          .barriers = 2 * blocks + tiles,
-          .bulk_copies = (2 + 2 * C::WARPS) * blocks + 5 * tiles,        // K, V; dK, dV; Q, dO, LSE and D; dQ twice
-          .storing_threads = blocks * (2 + C::WARPS),                    // dQ, a half each; dK and dV
-          .gmem_accesses = rows * (2 * ROW_CHUNKS + 3 + sum_bytes / 16)  // deltas and zeros
-                           + rows * (sum_bytes / 16 + ROW_CHUNKS)        // dQ
-                           + turns + blocks + 2 * 2 * tiles,             // numbers, and turns waited for and passed on
-          .gmem_bytes_read = rows * (2 * ROW_BYTES + 4) + blocks * 2 * C::K_BYTES + tiles * C::STAGE_BYTES +
-                             rows * sum_bytes + 2 * tiles * 4,
-          .gmem_bytes_written = rows * (8 + sum_bytes + 3 * ROW_BYTES) + turns * 4,
-          .gmem_bytes_reduced = tiles * BR * sum_bytes + (blocks + 2 * tiles) * 4};
-}
-
-// dP begins with -D, which may be 0 in all queries of a tile.
-template <class C>
-ladder::Counts most_of_data(const ladder::Shape& shape) {
-  return {.corrections_at_rest = predict<C>(shape).corrections_at_rest};
+  constexpr uint64_t QUERY_SLICES = C::BR / 16, KEY_SLICES = C::BC / 16;
+  const ladder::Backward walks(shape, C::BR, C::BC);
+  const uint64_t pairs = 2 * walks.tiles;
+  return {
+      .wgmma = pairs * (2 * D_SLICES + 2 * QUERY_SLICES + KEY_SLICES),  // S, dP; dV, dK; dQ
+      .wgmma_left_running = pairs * (D_SLICES + 2 * QUERY_SLICES),      // dP; dV; dK
+      // dV, under dS; the next tile's S and dP, under dQ
+      .wgmma_under_fences = C::WARPS * 32 * (walks.tiles * QUERY_SLICES + (walks.tiles - walks.walking) * 2 * D_SLICES),
+      .barriers = 2 * walks.blocks + walks.tiles,
+      .gmem_bytes_reduced = walks.tiles * C::BR * HEAD_DIM * sizeof(float) +
+                            (walks.blocks + 2 * walks.tiles) * 4};  // and turns that are passed on
 }
 
 uint64_t workspace_bytes(const ladder::Shape& shape) {
@@ -45,7 +30,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest.accepts = {.features = ladder::CAUSAL, .formula = "backward"};
   rest.workspace_bytes = workspace_bytes;
   rest.same_bits = true;
-  rest.most_of_data = most_of_data<C>;
+  rest.recorded = true;
   return ladder::make_variant<C>(run<C>, gradients<C>, predict<C>, std::move(rest));
 }
 

@@ -1,7 +1,5 @@
-#include <algorithm>
-#include <vector>
-
 #include "harness/stage.hpp"
+#include "harness/tiles.hpp"
 #include "kernel.cuh"
 
 namespace {
@@ -19,93 +17,18 @@ int q_tiles_of(const ladder::Spec& spec) {
                          : spec.batch * tiles_of<C::BR>(spec.n);
 }
 
-// How often the kernel's search for the last one that begins at `value` or before looks.
-template <class Begin>
-uint64_t looks(int count, int value, Begin begin) {
-  uint64_t looks = 0;
-  for (int found = 0, behind = count; behind - found > 1; ++looks) {
-    const int middle = (found + behind) / 2;
-    (begin(middle) <= value ? found : behind) = middle;
-  }
-  return looks;
-}
-
-// wgmma is counted per warpgroup, 64 keys, and tile of BR queries, a pair.
+// Products are counted per warpgroup, 64 keys, and tile of queries.
 template <class C>
-ladder::Counts predict(const ladder::Shape& spec) {
-  constexpr int BR = C::BR, BC = C::BC;
-  constexpr uint64_t QUERY_SLICES = BR / 16, KEY_SLICES = BC / 16;
-  const bool varlen = is_varlen(spec);
-  const uint64_t heads = spec.heads, kv_heads = spec.key_heads(), batch = spec.batch, group = heads / kv_heads;
-  // Of a head: rows, those of used tiles, tiles of queries that blocks walk over, rows of these, blocks, those that walk, warps
-  // that store.
-  uint64_t rows = 0, keys = 0, padded = 0, tiles = 0, copied_rows = 0, blocks = 0, walks = 0, warps = 0, most = 0;
-  struct Of {
-    int walk, blocks, number, before;
-  };
-  std::vector<Of> list;
-  for (int s = 0; s < spec.batch; ++s) {
-    const int n_q = varlen ? spec.lens_q.of[s] : spec.n, n_k = varlen ? spec.lens_k.of[s] : spec.keys();
-    const int q_tiles = tiles_of<BR>(n_q), k_tiles = tiles_of<BC>(n_k),
-              before = spec.causal ? 0 : side(spec.right, n_q), behind = side(spec.left, n_k);
-    rows += n_q, keys += n_k, padded += q_tiles * BR, blocks += k_tiles, warps += tiles_of<16>(n_k);
-    const auto first = [&](int key) { return ladder::max(key + n_q - n_k - before, 0) / BR; };
-    const auto walk = [&](int key) {  // in tiles, from the first one on
-      const int end = ladder::min(ladder::min(key + BC, n_k) + n_q - n_k + behind, n_q);
-      return ladder::max(tiles_of<BR>(end) - first(key), 0);
-    };
-    for (int key = 0; key < n_k; key += BC) {
-      tiles += walk(key), walks += walk(key) > 0;
-      if (walk(key) > 0) copied_rows += ladder::min(n_q, (first(key) + walk(key)) * BR) - first(key) * BR;
-      most = ladder::max<uint64_t>(most, group * walk(key));
-    }
-    list.push_back({walk(0), int(kv_heads) * k_tiles, s, 0});
-  }
-  std::ranges::stable_sort(list, [](const Of& a, const Of& b) { return a.walk > b.walk; });
-  for (size_t place = 1; place < list.size(); ++place)
-    list[place].before = list[place - 1].before + list[place - 1].blocks;
-  const int grid_q = q_tiles_of<C>(spec);
-  const uint64_t grid_k = keys == 0 ? 0 : kv_heads * (varlen ? keys / BC + batch : blocks);
-  // Lengths: of the plan, and of every thread that looks for its tile's sequence, before and after; and the list of its keys'.
-  uint64_t lengths = varlen ? batch * (11 + 4 * batch) + batch * (batch - 1) : 0, entries = 0;
-  for (int tile = 0; varlen && tile < grid_q; ++tile) {
-    const auto begin = [&](int s) { return spec.lens_q.before(s) / BR + s; };
-    lengths += 2 * heads * ROW_THREADS * (3 + looks(spec.batch, tile, begin));
-  }
-  for (uint64_t block = 0; block < grid_k; ++block)
-    entries += C::THREADS * looks(spec.batch, int(block), [&](int place) { return list[place].before; });
-  const uint64_t pairs = 2 * heads * tiles, later = heads * tiles - kv_heads * walks, sum_bytes = HEAD_DIM * 4;
-  return {.wgmma = pairs * (2 * D_SLICES + 2 * QUERY_SLICES + KEY_SLICES),  // S, dP; dV, dK; dQ
-          .wgmma_left_running = 2 * (heads * tiles * QUERY_SLICES + later * (KEY_SLICES + QUERY_SLICES)),  // dV; dQ, dK
-          .wgmma_beside_exponentials = 2 * later * (KEY_SLICES + QUERY_SLICES),                            // dQ, dK
-          .ldmatrix = kv_heads * blocks * C::WARPS * 2 * D_SLICES,
-          .shuffles = heads * padded / 4 * 3,
-          .exponentials = heads * tiles * BR * BC,
-          .barriers = 2 * kv_heads * blocks,
-          // Panels of K, V; of Q, dO, and LSE and D; dQ twice; panels of a warp's dK and dV.
-          .bulk_copies = 2 * kv_heads * blocks + 5 * heads * tiles + 2 * kv_heads * warps,
-          .gmem_accesses = lengths + entries + 2 * C::THREADS * grid_k + 2 * batch         // of the list
-                           + heads * padded * (2 * ROW_CHUNKS + 3 + sum_bytes / 16)        // deltas and zeros
-                           + heads * (padded * (sum_bytes / 16) + rows * 2 * ROW_CHUNKS),  // dQ
-          .gmem_bytes_read = (lengths + entries) * 4 + C::THREADS * grid_k * sizeof(Sequence) +
-                             heads * padded * (2 * ROW_BYTES + 4) +
-                             (kv_heads * keys + heads * copied_rows) * 2 * ROW_BYTES +
-                             heads * (tiles * C::ROWS_BYTES + padded * sum_bytes + rows * ROW_CHUNKS * 4),
-          .gmem_bytes_written = batch * sizeof(Sequence) + heads * padded * (8 + sum_bytes) +
-                                (heads * rows + 2 * kv_heads * keys) * ROW_BYTES,
-          .gmem_bytes_reduced = heads * tiles * BR * sum_bytes,
-          .unused_smem_bytes = grid_k == 0 ? 0
-                                           : (C::STAGES - ladder::min<uint64_t>(most, C::STAGES)) * C::STAGE_BYTES +
-                                                 (2 - ladder::min<uint64_t>(most, 2)) * C::dS_BYTES +
-                                                 (most == 0 ? 2 * C::dQ_BYTES : 0),
-          .idle_blocks = 2 * heads * (grid_q - padded / BR) + grid_k - (grid_k > 0 ? kv_heads * blocks : 0)};
-}
-
-// S begins with -LSE, and no product runs beside that; of peaky scores some are 0.
-template <class C>
-ladder::Counts most_of_data(const ladder::Shape& shape) {
-  const uint64_t tiles = predict<C>(shape).exponentials / (C::BR * C::BC);
-  return {.corrections_at_rest = 2 * tiles * C::WARPS * 32};
+ladder::Counts predict(const ladder::Shape& shape) {
+  constexpr uint64_t QUERY_SLICES = C::BR / 16, KEY_SLICES = C::BC / 16;
+  const ladder::Backward walks(shape, C::BR, C::BC);
+  const uint64_t pairs = 2 * walks.tiles;
+  const uint64_t later = pairs - 2 * walks.walking;
+  return {.wgmma = pairs * (2 * D_SLICES + 2 * QUERY_SLICES + KEY_SLICES),                   // S, dP; dV, dK; dQ
+          .wgmma_left_running = pairs * QUERY_SLICES + later * (KEY_SLICES + QUERY_SLICES),  // dV; dQ, dK
+          .wgmma_beside_exponentials = later * (KEY_SLICES + QUERY_SLICES),                  // dQ, dK
+          .barriers = 2 * walks.blocks,                                                      // and none for a tile
+          .gmem_bytes_reduced = walks.tiles * C::BR * HEAD_DIM * sizeof(float)};
 }
 
 template <class C>
@@ -125,8 +48,8 @@ ladder::Variant variant(ladder::Variant rest = {}) {
                   .o = ladder::Element::bf16,
                   .formula = "backward"};
   rest.workspace_bytes = workspace_bytes<C>;
-  rest.most_of_data = most_of_data<C>;
   rest.conflict_ways = 1.0;
+  rest.recorded = true;
   return ladder::make_variant<C>(run<C>, gradients<C, false>, predict<C>, std::move(rest));
 }
 

@@ -61,7 +61,6 @@ struct Counts {
   uint64_t gmem_accesses = 0;    // loads, stores and reductions of threads; not copies
   // Of 32 bytes that loads, stores and cp.async touch, request by request: of each kernel's first block, when it is launched first.
   uint64_t gmem_sectors = 0;
-  uint64_t gmem_lines = 0;       // of 128 bytes, likewise
   uint64_t smem_wavefronts = 0;  // passes over the banks; not of cp.async's writes, bulk copies and wgmma
   uint64_t gmem_bytes_read = 0;
   uint64_t gmem_bytes_written = 0;
@@ -86,6 +85,7 @@ enum : unsigned {
   MORE_IS_FINE = 4,  // of work that goes on meanwhile: what waits at once has less of it
   COST = 8,          // a kernel in a rung's place should have no more of it than the rung's own,
   GAIN = 16,         // and of this no less
+  BY_DATA = 32,      // which the data have a say in: where a maximum grows there is more of it
 };
 struct Count {
   CountOf value;
@@ -116,12 +116,12 @@ inline constexpr Count COUNTS[] = {
      WHERE_SAID | GAIN},
     {&Counts::arrivals_awaited_at_once, "arrivals_awaited_at_once", "arrivals at mbarriers that are awaited at once",
      WHERE_SAID},
-    {&Counts::shuffles, "shuffles", "shuffles"},
+    {&Counts::shuffles, "shuffles", "shuffles", BY_DATA},
     {&Counts::shuffles_beside_products, "shuffles_beside_products", "shuffles beside products", WHERE_SAID},
-    {&Counts::votes, "votes", "votes"},
-    {&Counts::votes_on_scores, "votes_on_scores", "votes on scores, before any weight", WHERE_SAID},
-    {&Counts::yes_votes, "yes_votes", "votes that say yes"},
-    {&Counts::exponentials, "exponentials", "exponentials", COST},
+    {&Counts::votes, "votes", "votes", BY_DATA},
+    {&Counts::votes_on_scores, "votes_on_scores", "votes on scores, before any weight", WHERE_SAID | BY_DATA},
+    {&Counts::yes_votes, "yes_votes", "votes that say yes", BY_DATA},
+    {&Counts::exponentials, "exponentials", "exponentials", COST | BY_DATA},
     {&Counts::exponentials_beside_products, "exponentials_beside_products", "exponentials beside products",
      WHERE_SAID | GAIN},
     {&Counts::products_after_exponentials, "products_after_exponentials", "turns from exponentials to products",
@@ -130,7 +130,7 @@ inline constexpr Count COUNTS[] = {
     {&Counts::integer_maxima, "integer_maxima", "maxima of three integers", WHERE_SAID},
     {&Counts::exponentials_under_stores, "exponentials_under_stores", "exponentials under awaited stores",
      WHERE_SAID | MORE_IS_FINE},
-    {&Counts::corrections_at_rest, "corrections_at_rest", "corrections without a product beside"},
+    {&Counts::corrections_at_rest, "corrections_at_rest", "corrections without a product beside", BY_DATA},
     {&Counts::products_in_turns, "products_in_turns", "products that warps start in their turn", WHERE_SAID},
     {&Counts::mbarrier_waits, "mbarrier_waits", "waits at mbarriers, of threads", WHERE_SAID | COST},
     {&Counts::warps, "warps", "warps of all blocks", WHERE_SAID | COST},
@@ -139,7 +139,6 @@ inline constexpr Count COUNTS[] = {
     {&Counts::storing_threads, "storing_threads", "threads that ask the copy engine for stores", WHERE_SAID},
     {&Counts::gmem_accesses, "gmem_accesses", "loads and stores of global memory, of threads", COST},
     {&Counts::gmem_sectors, "gmem_sectors", "global sectors of the first block's threads", WHERE_SAID | COST},
-    {&Counts::gmem_lines, "gmem_lines", "global lines of the first block's threads", WHERE_SAID | COST},
     {&Counts::smem_wavefronts, "smem_wavefronts", "shared-memory wavefronts", WHERE_SAID | COST},
     {&Counts::gmem_bytes_read, "gmem_bytes_read", "bytes read from global memory", COST},
     {&Counts::gmem_bytes_written, "gmem_bytes_written", "bytes written to global memory", COST},

@@ -30,11 +30,11 @@ void Counting::log_access(uint32_t address, SiteId site) {
 
 namespace {
 
-// Sectors of 32 bytes, by their numbers, or with `shift` 2 lines of four of them.
-uint64_t touched(const uint32_t (&sectors)[32], uint32_t active, int shift = 0) {
+// Sectors of 32 bytes, by their numbers.
+uint64_t touched(const uint32_t (&sectors)[32], uint32_t active) {
   uint32_t numbers[32], count = 0;
   for (uint32_t lane = 0; lane < 32; ++lane) {
-    if (active >> lane & 1) numbers[count++] = sectors[lane] >> shift;
+    if (active >> lane & 1) numbers[count++] = sectors[lane];
   }
   std::sort(numbers, numbers + count);
   return static_cast<uint64_t>(std::unique(numbers, numbers + count) - numbers);
@@ -83,7 +83,6 @@ void Counting::count_accesses(Warp& warp) {
     const InstructionInfo& instruction = info(sites[request.site].instruction);
     if (is_global(sites[request.site].instruction)) {
       counters.gmem_sectors += touched(addresses, active);
-      counters.gmem_lines += touched(addresses, active, 2);
       continue;
     }
     count_wavefronts(request.site, request.address,

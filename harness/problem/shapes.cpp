@@ -125,6 +125,13 @@ Status fits_shared_memory(const Rung& rung, const Variant& variant, int n, size_
                  rung.name, variant.label, needed / 1024.0, what, who, available / 1024, largest);
 }
 
+Spec fitted(const Accepts& accepts, Spec spec) {
+  spec.formula = accepts.formula;
+  spec.q_type = accepts.q, spec.kv_type = accepts.kv, spec.o_type = accepts.o;
+  spec.d = std::clamp(spec.d, accepts.min_d, accepts.max_d);
+  return spec;
+}
+
 uint32_t needs(const Spec& spec) {
   uint32_t features = 0;
   for (const FeatureRow& row : FEATURES) {

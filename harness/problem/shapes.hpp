@@ -18,6 +18,9 @@ constexpr Shape GPU_CHECK_SHAPE{.batch = 2, .heads = 4, .n = 1024, .d = 128};
 constexpr Shape GPU_COUNTED_SHAPE{.batch = 1, .heads = 2, .n = 4096, .d = 128};
 constexpr int SWEEP_TOKENS = 16384;  // batch times N of the sweep over N
 
+// The problem with the formula, the types and the nearest head dimension that are taken.
+Spec fitted(const Accepts& accepts, Spec spec);
+
 // The features that the problem asks for; not TAILS, which depends on whose tiles they are.
 uint32_t needs(const Spec& spec);
 // Features by their names: "causal", "grouped".

@@ -11,6 +11,7 @@
 #include "harness/problem/shapes.hpp"
 #include "harness/verbs/json.hpp"
 #include "harness/verbs/verbs.hpp"
+#include "harness/verify/record.hpp"
 
 namespace ladder {
 namespace {
@@ -149,6 +150,12 @@ Result<ExitCode> check(const Options& options, const Subjects& subjects, bool ma
 }
 
 Result<ExitCode> check_verb(const Options& options) {
+  for (const Rung* rung : options.record_counts ? options.rungs : std::vector<const Rung*>()) {
+    if (!options.rungs_named && std::ranges::none_of(rung->variants, &Variant::recorded)) continue;
+    const auto lines = record_counts(*rung);
+    if (!lines) return passed_on(lines);
+    fmt::print(stderr, "{}/counts.tsv: {} problems are recorded.\n", rung->directory, *lines);
+  }
   return check(options, subjects_of(options));
 }
 

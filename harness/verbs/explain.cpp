@@ -74,7 +74,7 @@ void print_counts(std::FILE* out, const Variant& variant, const CheckResult& res
   for (const emulator::Count& count : emulator::COUNTS) {
     if (count.value == &Counts::gmem_bytes_read) break;  // bytes stand in a table of their own
     const uint64_t told = predicted.*count.value, now = counters.*count.value, then = counted_before.*count.value;
-    const bool said = variant.predict && !(count.is(emulator::WHERE_SAID) && told == 0);
+    const bool said = variant.predict && !((variant.recorded || count.is(emulator::WHERE_SAID)) && told == 0);
     if ((now == 0 && then == 0 && told == 0) || (count.is(emulator::WHERE_SAID) && !said))
       continue;  // nobody asks for it
     table.add({count.words, said ? grouped(in_numbers(told)) : "", grouped(now), before ? grouped(then) : ""});
@@ -101,7 +101,7 @@ void print_traffic(std::FILE* out, const Variant& variant, const CheckResult& re
     table.add({level, is_predicted ? grouped(value(predicted)) : "", grouped(value(counts)),
                before ? grouped(value(counts_before)) : "", std::move(model)});
   };
-  const bool told = bool(variant.predict);
+  const bool told = variant.predict && !variant.recorded;
   add("global memory, read", told, [](const Counts& of) { return of.gmem_bytes_read; });
   add("global memory, written", told, [](const Counts& of) { return of.gmem_bytes_written; });
   if (counts.gmem_bytes_reduced > 0)
@@ -133,7 +133,15 @@ Json explanation(const Rung& rung, const Variant& variant, const CheckResult& re
   json.set("idea", rung.idea);
   json.set("limit_before", rung.limit);
   json.set("prediction", rung.prediction);
-  if (variant.predict) json.set("predicted", to_json(variant.predict(result.shape)));
+  if (variant.predict) {
+    const Counts predicted = variant.predict(result.shape);
+    Json said;
+    for (const emulator::Count& count : emulator::COUNTS) {
+      if (const uint64_t told = predicted.*count.value; told > 0 || !variant.recorded)
+        said.set(count.name, in_numbers(told));
+    }
+    json.set("predicted", said);
+  }
   json.set("io_model_bytes", formula_of(result.shape).io_model(variant, result.shape).bytes);
   const auto site_json = [](const emulator::SiteCounts& site) -> Json {
     return {{"line", emulator::to_string({site.file, site.line})},

@@ -380,6 +380,8 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   attempt->get_option("--thorough")->description("as check does");
   attempt->get_option("--answers-only")->description("counts are not even told")->excludes("--counts");
   check->add_flag("--quick", options.quick, "a few problems of each stage, as the climb does")->excludes("--thorough");
+  check->add_flag("--record-counts", options.record_counts, "first records what stage.cu leaves to counts.tsv, anew")
+      ->excludes("--quick");
   check->add_flag("--first-failure", options.first_failure, "a stage's check ends with its first wrong answer");
   bench->add_flag("--sweep", options.sweep, "N from 512 to 16384 with batch * N = 16384");
   for (CLI::App* verb : {bench, compare}) {
@@ -444,12 +446,7 @@ std::vector<Spec> shapes_for(const Options& options, const Spec& defaults, const
   if (accepts == nullptr && options.rungs_named && options.rungs.front() != nullptr) {
     accepts = &options.rungs.front()->variants.front().accepts;
   }
-  Spec shape = defaults;
-  if (accepts != nullptr) {
-    shape.formula = accepts->formula;
-    shape.q_type = accepts->q, shape.kv_type = accepts->kv, shape.o_type = accepts->o;
-    shape.d = std::clamp(shape.d, accepts->min_d, accepts->max_d);
-  }
+  Spec shape = accepts != nullptr ? fitted(*accepts, defaults) : defaults;
   shape.d = options.d.value_or(shape.d);
   shape.batch = options.batch.value_or(defaults.batch);
   shape.heads = options.heads.value_or(defaults.heads);

@@ -46,6 +46,7 @@ struct Options {
   bool quick = false;             // a few problems on the emulator, not all
   bool thorough = false;          // many random problems more
   bool answers_only = false;      // counts may be what they are
+  bool record_counts = false;     // counts.tsv is written anew before
   bool first_failure = false;     // a rung's check ends with a wrong answer
   std::optional<double> timeout;  // seconds for one launch with its inputs and reference
 

@@ -121,8 +121,9 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
 // Whether all of a grid's blocks have the same to do, so that any few of them tell of all.
 bool blocks_are_alike(const Shape& shape);
 
-// Adds what costs more than in the rung's own variant, or runs less beside its products, on the same problem.
-void judge_beside(CheckResult& result, const emulator::Counters& own);
+// Adds what costs more than in the rung's own variant, or runs less beside its products, on the same problem; and of counts that this
+// one leaves to its record all that is otherwise, where the `whole` launch has run.
+void judge_beside(CheckResult& result, const Variant& variant, const emulator::Counters& own, bool whole);
 
 class GpuProblem;
 // The same on the GPU, where a variant with `same_bits` is launched so many times. `problem_on_gpu` holds the problem's inputs;

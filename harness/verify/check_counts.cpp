@@ -44,6 +44,7 @@ const emulator::SiteCounts* worst_of_conflicts(const emulator::Counters& counter
 void judge_idle_blocks(CheckResult& result, const Variant& variant, const Problem& problem, uint32_t multiprocessors) {
   const emulator::Counters& counters = *result.counters;
   const uint64_t idle = variant.predict ? variant.predict({problem.shape, multiprocessors}).idle_blocks : 0;
+  if (variant.recorded && idle == 0) return;
   if (counters.idle_blocks == idle || (problem.ends_only && idle > 0)) return;
   result.fail(FailureKind::counts_differ,
               fmt::format("blocks: {} of {} have written nothing to global memory, predicted {}", counters.idle_blocks,
@@ -84,11 +85,14 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
     const Launched launched(result.shape, multiprocessors);
     const Counts predicted = variant.predict(launched);
     const Counts most_of_data = variant.most_of_data ? variant.most_of_data(launched) : Counts{};
-    const auto rescales = static_cast<int64_t>(counters.yes_votes - predicted.yes_votes);  // beyond the fewest
+    const bool says_fewest = predicted.yes_votes > 0 || !variant.recorded;
+    const auto rescales =  // beyond the fewest
+        says_fewest ? static_cast<int64_t>(counters.yes_votes - in_numbers(predicted.yes_votes)) : 0;
     const uint64_t looks =
         predicted.votes_on_scores == 0 ? 0 : counters.votes_on_scores - in_numbers(predicted.votes_on_scores);
     if (rescales < 0 && !has_nan) {
-      differs(fmt::format("votes that say yes: predicted {}, counted {}", predicted.yes_votes, counters.yes_votes));
+      differs(fmt::format("votes that say yes: predicted {}, counted {}", in_numbers(predicted.yes_votes),
+                          counters.yes_votes));
     } else if (is_first && rescales > static_cast<int64_t>(warps / 4)) {
       differs(
           fmt::format("votes that say yes: {} rescales of {} warps beyond the fewest, where nearly all maxima are "
@@ -102,7 +106,7 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
     for (const emulator::Count& count : emulator::COUNTS) {
       const auto value = count.value;
       if (value == &Counts::yes_votes) continue;
-      if (count.is(emulator::WHERE_SAID) && predicted.*value == 0) continue;
+      if ((variant.recorded || count.is(emulator::WHERE_SAID)) && predicted.*value == 0) continue;
       if (count.is(emulator::BY_VALUES) && !(is_calm && problem.exponents.empty())) continue;
       // What is made again, and exchanged besides, runs where it may.
       if (rescales != 0 && (value == &Counts::packs_beside_products || value == &Counts::shuffles_beside_products))
@@ -146,20 +150,38 @@ bool blocks_are_alike(const Shape& shape) {
   return !shape.causal && shape.left < 0 && shape.right < 0 && shape.lens_q.count == 0;
 }
 
-void judge_beside(CheckResult& result, const emulator::Counters& own) {
+void judge_beside(CheckResult& result, const Variant& variant, const emulator::Counters& own, bool whole) {
   // More of weights, some of which are made again where a maximum has grown, and of what lanes touch together, which is put together
   // from what each has done.
-  constexpr double MORE = 1.005, BY_DATA = 1.05, AT_ENDS = 64;
+  constexpr double MORE = 1.005, NEARLY = 1.05, AT_ENDS = 64;
   const bool one_length = result.shape.lens_q.count == 0;  // else what meets what depends on which sequence comes next
+  // What a warp does that is surprised once more than the rung's own.
+  const auto of_surprise = [](emulator::CountOf value) {
+    return value == &Counts::corrections_at_rest || value == &Counts::exponentials ? 64.0
+           : value == &Counts::shuffles                                            ? 8.0
+                                                                                   : 1.0;
+  };
+  const Counts said = variant.recorded && whole && variant.predict ? variant.predict(result.shape) : Counts{};
   for (const emulator::Count& count : emulator::COUNTS) {
     const auto counted = static_cast<double>((*result.counters).*count.value),
                its = static_cast<double>(own.*count.value);
-    const bool is_touched = count.value == &Counts::gmem_sectors || count.value == &Counts::gmem_lines;
+    const bool is_touched = count.value == &Counts::gmem_sectors;
     if (is_touched && !blocks_are_alike(result.shape)) continue;  // the first one may be another one
     const bool is_weights = count.value == &Counts::exponentials;
-    if ((count.is(emulator::COST) &&
-         counted > (is_weights || is_touched ? BY_DATA : MORE) * its + (is_touched ? AT_ENDS : 0)) ||
-        (count.is(emulator::GAIN) && one_length && counted * BY_DATA < its)) {
+    const bool less = one_length && counted * NEARLY < its;
+    bool differs = (count.is(emulator::COST) &&
+                    counted > (is_weights || is_touched ? NEARLY : MORE) * its + (is_touched ? AT_ENDS : 0)) ||
+                   (count.is(emulator::GAIN) && less);
+    if (variant.recorded && whole && said.*count.value == 0) {
+      if (count.is(emulator::BY_DATA)) {
+        differs |= counted > NEARLY * its + of_surprise(count.value) * static_cast<double>(own.warps);
+      } else if (count.is(emulator::MORE_IS_FINE)) {
+        differs |= less;
+      } else if (!count.is(emulator::WHERE_SAID)) {
+        differs |= counted != its;
+      }
+    }
+    if (differs) {
       result.fail(FailureKind::counts_differ,
                   fmt::format("{}: {:.0f}, where the rung's own kernel has {:.0f}", count.words, counted, its));
     }

@@ -13,6 +13,7 @@
 #include "harness/devices/capacity.hpp"
 #include "harness/devices/emulator_run.hpp"
 #include "harness/problem/shapes.hpp"
+#include "harness/verify/record.hpp"
 
 namespace ladder {
 namespace {
@@ -155,9 +156,12 @@ class OnEmulator final : public Backend {
       own.writes_lse &= !trial.leaves_out;
       const emulator::Counters counters = run_on_emulator(*subject.rung, own, problem, options).counters;
       // Who launches twice has more ends.
-      if (!trial.ends_only || counters.blocks == first.counters->blocks) judge_beside(first, counters);
+      if (!trial.ends_only || counters.blocks == first.counters->blocks)
+        judge_beside(first, own, counters, !trial.ends_only);
       first.ok = first.failures.empty();
     }
+    if (subject.own == nullptr && variant.recorded && trial.recorded && first.ok)
+      judge_record(first, *subject.rung, variant, trial);
     return results;
   }
 };

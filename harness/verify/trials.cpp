@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <random>
 #include <span>
@@ -540,6 +541,15 @@ std::vector<Trial> formula_trials(const Variant& variant, const Spec& usual, uin
     if (has_kinds && units > 1) trial.kinds[static_cast<size_t>(units / 2)] = InputKind::nan_head;
     trials.push_back(std::move(trial));
   }
+  // Of those that ask for the same features the one with most scores is recorded.
+  std::map<uint32_t, Trial*> most;
+  const auto scores = [](const Spec& spec) { return int64_t{spec.batch} * spec.heads * spec.n * spec.keys(); };
+  for (Trial& trial : trials) {
+    if (std::max(trial.shape.n, trial.shape.keys()) > LONG_HEAD) continue;
+    Trial*& known = most.try_emplace(needs(trial.shape), &trial).first->second;
+    if (scores(trial.shape) > scores(known->shape)) known = &trial;
+  }
+  for (const auto& [features, trial] : most) trial->recorded = true;
   return trials;
 }
 
@@ -614,14 +624,14 @@ std::vector<Trial> other_formula_trials(const Variant& variant, const Shape& sha
   }
   std::vector<Trial> trials;
   if (!choice.quick || kinds.empty())
-    trials.push_back({.shape = shape, .seed = choice.seed, .both_builds = kinds.empty()});
+    trials.push_back({.shape = shape, .seed = choice.seed, .both_builds = kinds.empty(), .recorded = kinds.empty()});
   for (const bool causal : {false, true}) {
     if (kinds.empty() || (causal && (shape.causal || !variant.takes(CAUSAL)))) continue;
     const Shape of = causal ? with_mask(shape) : shape;
     Shape few = choice.quick ? with_columns(variant, of, 72) : of;
     few.n = supported_length(variant, of, 33, 2);
     Trial& sets = trials.emplace_back(all_sets(few, choice.seed, kinds));
-    sets.both_builds = sets.also_fused = !choice.quick;
+    sets.both_builds = sets.also_fused = sets.recorded = !choice.quick;
     if (choice.quick) {
       trials.emplace_back(few_tiles(variant, few, choice.seed, 2, 1, 33)).both_builds = true;
       return trials;
@@ -748,7 +758,7 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
   const Shape other_d = with_columns(variant, shape, 70);
   const int other_n = takes_any_d(variant) ? 98 : 1;
 
-  trials.push_back({.shape = shape, .seed = choice.seed});
+  trials.push_back({.shape = shape, .seed = choice.seed, .recorded = true});
   const bool is_fast = has_tensor_cores(variant, shape);
   // Three tiles, or two large ones; where a product and its sum are rounded once two, and of sets that are alike one.
   const int tile = std::max(1, variant.tile.bc);
@@ -809,7 +819,7 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
         {InputKind::peaky, InputKind::negative_rows, InputKind::normal, InputKind::not_finite, InputKind::ties}, 5);
   trials.back().schedule = choice.seed | 1;
   if (second) {
-    trials.push_back(*second);
+    trials.emplace_back(*second).recorded = true;
     trials.push_back(one_surprise(variant, shape, choice.seed));
     trials.push_back(each_surprises(variant, shape, choice.seed));
     if (variant.takes(GROUPED) && variant.takes(CAUSAL)) {  // heads that share keys in pairs, of a few multiprocessors
@@ -833,7 +843,8 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
     trials.emplace_back(few(masked, 2, 8)).both_builds = true;
     trials.push_back(few(with_mask(other_d), 4, 1, other_n));
     // Of several heads, work that is dealt out by shares of a head goes on in the middle of one.
-    for (const int tiles : {5, 6, 7, 8}) trials.push_back(few(masked, tiles, tiles == 5 ? 4 : 1));
+    for (const int tiles : {5, 6, 7, 8})
+      trials.emplace_back(few(masked, tiles, tiles == 5 ? 4 : 1)).recorded = tiles == 5;
     trials.emplace_back(few(masked, 9, 1)).kinds = {InputKind::peaky};
     trials.push_back(long_and_wide(variant, masked, choice.seed + 1, WIDE_ROWS / 2));
     trials.push_back(long_walk(variant, masked, choice.seed));
@@ -875,7 +886,7 @@ std::vector<Trial> gpu_trials(const Variant& variant, const Shape& shape, const 
   std::vector<Trial> trials;
   const auto add = [&](Trial trial) {
     // Which of these there are is the emulator's business.
-    trial.ends_only = trial.both_builds = trial.also_fused = trial.begins_only = false;
+    trial.ends_only = trial.both_builds = trial.also_fused = trial.begins_only = trial.recorded = false;
     trial.some = 0;
     trial.multiprocessors = Trial().multiprocessors;
     trial.schedule = 0;

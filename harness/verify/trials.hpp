@@ -27,6 +27,7 @@ struct Trial {
   bool both_builds = false;  // of the emulated kernel, in two orders of its threads; they must do the same
   bool also_fused = false;   // and in the build that rounds a product and the sum behind it once
   bool only_fused = false;   // in that one alone
+  bool recorded = false;     // what is counted there, a rung's counts.tsv has
   uint64_t schedule = 0;     // as emulator::Options::schedule
   bool operator==(const Trial&) const = default;
 };

@@ -1,63 +1,19 @@
 #include "harness/stage.hpp"
-#include "harness/walk.hpp"
+#include "harness/tiles.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// wgmma is counted per warpgroup, 64 queries, and tile of BC keys, a pair; shuffles per warp and tile of queries.
+// Products are counted per warpgroup, 64 queries, and tile of keys.
 template <class C>
-ladder::Counts predict(const ladder::Launched& shape) {
-  constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
-  const uint64_t q_tiles = shape.n / BR, pairs = (q_tiles + 1) / 2, heads = shape.batch_heads();
-  // A block computes with the tiles of keys up to its own, and copies half of what the later one of its pair needs.
-  uint64_t tiles = 0, copied = 0;
-  for (uint64_t q_tile = 0; q_tile < 2 * pairs; ++q_tile) {
-    const uint64_t kv_tiles = shape.causal ? ladder::min((q_tile / 2 + 1) * 2, q_tiles) : q_tiles;
-    tiles += heads * (shape.causal ? ladder::min(q_tile + 1, kv_tiles) : kv_tiles);
-    copied += heads * kv_tiles;
-  }
-  const uint64_t shares = heads * (shape.causal ? (pairs + 1) / 2 : pairs);  // two pairs or one
-  const uint64_t clusters = ladder::min<uint64_t>(shares, shape.multiprocessors / 2), blocks = 2 * clusters;
-  const uint64_t rounds = (shares + clusters - 1) / clusters * (shape.causal && pairs > 1 ? 2 : 1);  // of the first
-  uint64_t idle = 0;  // second blocks whose tiles all lie outside; under a mask they have an earlier pair, too
-  for (uint64_t cluster = 0; cluster < clusters; ++cluster) {
-    bool works = shape.causal && q_tiles > 1;
-    for (uint64_t pair = cluster; pair < pairs * heads; pair += clusters) works |= pair % pairs * 2 + 1 < q_tiles;
-    idle += !works;
-  }
-  const uint64_t q_warps = heads * 2 * pairs * WARPS;
-  const ladder::Walk walk{
-      .tiles = q_tiles, .stages = C::STAGES, .qk = HEAD_DIM / 16, .pv = BC / 16, .late_queries = true};
-  return {.wgmma = tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),           // QK by slices of d, PV by slices of keys
-          .wgmma_left_running = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // PV, but of the last tile
-          .wgmma_beside_exponentials = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // all of them
-          .wgmma_under_loads = shape.causal ? 0 : 2 * WARPS / 4 * under_loads(walk, shares, clusters),
-          .products_of_busiest_block = WARPS / 4 * products_of_busiest(walk, heads, clusters, shape.causal),
-          .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
-          .shuffles_beside_products = q_warps * 2 * 2,              // the sums, beside the last PV
-          .votes = tiles * WARPS,                                   // whether anything has to be rescaled
-          .votes_on_scores = q_warps,                               // in the first tile, and where a warp is careful
-          .yes_votes = q_warps,                                     // in the first tile
-          .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
-          .packs_beside_products = (tiles * WARPS - q_warps) * 32 * (BC / 4) +         // weights, beside the PV before
-                                   (q_warps - blocks * WARPS) * 32 * (HEAD_DIM / 4),   // O, beside the next QK
-          .exponentials_under_stores = (q_warps - blocks * WARPS) * 2 * (BC / 2 + 2),  // those of the next first tile
-          .barriers = 2 * blocks + q_warps / 4,                         // of the cluster, and one of a warpgroup
-          .bulk_copies = heads * 2 * pairs + 2 * copied + 2 * q_warps,  // Q; a panel of K and V; two of a warp's O
-          .gmem_bytes_read = (heads * q_tiles * BR + copied * BC) * ROW_BYTES,
-          .gmem_bytes_written = heads * q_tiles * BR * ROW_BYTES,
-          .multicast_bytes = copied * 2 * BC * ROW_BYTES,
-          .unused_smem_bytes = ((rounds < 2 ? BR : 0) +  // the second Q, and stages
-                                2 * BC * (C::STAGES - ladder::min<uint64_t>(C::STAGES, rounds * q_tiles))) *
-                               ROW_BYTES,
-          .idle_blocks = idle};
-}
-
-// A warp may make the weights of one tile twice for each of its tiles of queries. O is corrected at rest before the last product alone.
-template <class C>
-ladder::Counts most_of_data(const ladder::Launched& shape) {
-  const uint64_t q_warps = shape.batch_heads() * ((shape.n / C::BR + 1) / 2) * 2 * C::WARPS;
-  return {.exponentials = q_warps * 16 * C::BC, .corrections_at_rest = q_warps * 32};
+ladder::Counts predict(const ladder::Launched& spec) {
+  const ladder::Forward walks(spec, C::BR, C::BC, 2, spec.causal);
+  const uint64_t pairs = walks.tiles * C::WARPS / 4,
+                 first = walks.queries * C::WARPS / 4;           // of each tile of queries the first tile of keys
+  return {.wgmma = pairs * (HEAD_DIM / 16 + C::BC / 16),         // QK by slices of d, PV by slices of keys
+          .wgmma_left_running = (pairs - first) * (C::BC / 16),  // PV, but of the last tile
+          .yes_votes = 4 * first,                                // in the first tile
+          .barriers = 2 * walks.blocks + first};                 // of the cluster, and one of a warpgroup
 }
 
 template <class C>
@@ -65,9 +21,8 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest.accepts = {
       .features = ladder::CAUSAL, .q = ladder::Element::bf16, .kv = ladder::Element::bf16, .o = ladder::Element::bf16};
   rest.from_first_key = true;
-  rest.per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32};
-  rest.most_of_data = most_of_data<C>;
   rest.largest_score = 0x1p14f;  // beyond it a maximum that came by a sum has lost too much
+  rest.recorded = true;
   return ladder::make_variant<C>(run<C>, flash_attention<C, false>, predict<C>, std::move(rest));
 }
 

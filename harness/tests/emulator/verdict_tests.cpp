@@ -2,13 +2,15 @@
 // idle, and two runs of one kernel that are not the same. With a right kernel, and a little work beside it. That
 // wrong kernels are refused, each for its reason, tools/mutants/invented.txt holds.
 #include <atomic>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <string>
 
 #include "emulator_test.hpp"
+#include "harness/base/files.hpp"
 #include "harness/tests/fakes/right_kernel.cuh"
-#include "harness/verify/check.hpp"
+#include "harness/verify/record.hpp"
 
 namespace {
 
@@ -282,6 +284,46 @@ TEST_CASE("what no count of instructions shows is counted too: overlap; blocks, 
                                Contains("wgmma that a wait leaves running: predicted 0, counted 1"));
 }
 
+TEST_CASE("what a rung leaves to its record is compared with that, and a change says how to record it", "[verdict]") {
+  const ladder::Folder folder(std::filesystem::temp_directory_path());
+  ladder::Rung rung = STAGE;
+  rung.name = "98_right";
+  rung.directory = folder.path().string();
+  const auto recorded = [](Launch launch) {
+    ladder::Variant variant = variant_of(launch);
+    variant.recorded = true;
+    variant.predict = [](const ladder::Shape&) { return Counts{}; };
+    return variant;
+  };
+  rung.variants = {recorded(run_right)};
+  const std::vector<ladder::Trial> trials = recorded_trials(rung.variants[0]);
+  REQUIRE_FALSE(trials.empty());
+  const auto said = [&](Launch launch) {
+    CheckResult result;
+    result.ok = true;
+    result.counters = count_recorded(rung, recorded(launch), trials[0]);
+    judge_record(result, rung, recorded(launch), trials[0]);
+    CHECK(result.ok == result.failures.empty());
+    return messages_of(result);
+  };
+  const std::string command = "./ladder check 98 --record-counts";
+  CHECK_THAT(said(run_right), Contains("has no counts of right") && Contains(command));
+  REQUIRE(record_counts(rung).value() == trials.size());
+  CHECK(said(run_right).empty());
+  CHECK_THAT(said(and_more<More::barrier>), Contains("barriers") && Contains(command));
+  // A kernel in the rung's place is held to the rung's own, whatever is recorded.
+  const auto beside = [&](int64_t more, bool is_recorded) {
+    CheckResult result = check(variant_of(run_right), problem(InputKind::normal));
+    emulator::Counters own = *result.counters;
+    own.gmem_accesses += more;
+    judge_beside(result, is_recorded ? recorded(run_right) : variant_of(run_right), own, true);
+    return kinds_of(result);
+  };
+  CHECK(beside(0, true) == Kinds{});
+  CHECK(beside(1, true) == Kinds{"counts_differ"});
+  CHECK(beside(1, false) == Kinds{});
+}
+
 TEST_CASE("of some counts a rung may say nothing, but what it says holds", "[verdict]") {
   const auto judge = [](int64_t by) {
     ladder::Variant variant = variant_of(run_right);
@@ -437,12 +479,12 @@ TEST_CASE(
     beside.shape.causal = causal;
     emulator::Counters own = *result.counters;
     own.*less = own.*less * 9 / 10;
-    judge_beside(beside, own);
+    judge_beside(beside, variant_of(run_right), own, true);
     return kinds_of(beside);
   };
   const Kinds differ = {"counts_differ"};
   CHECK(kinds_beside(&Counts::shuffles, false) == Kinds{});
   for (const bool causal : {false, true}) CHECK(kinds_beside(&Counts::smem_wavefronts, causal) == differ);
-  CHECK(kinds_beside(&Counts::gmem_lines, false) == differ);
-  CHECK(kinds_beside(&Counts::gmem_lines, true) == Kinds{});
+  CHECK(kinds_beside(&Counts::gmem_sectors, false) == differ);
+  CHECK(kinds_beside(&Counts::gmem_sectors, true) == Kinds{});
 }

@@ -19,6 +19,7 @@
 #include "harness/tests/stages/claims.hpp"
 #include "harness/verify/check.hpp"
 #include "harness/verify/properties.hpp"
+#include "harness/verify/record.hpp"
 
 using namespace ladder;
 using namespace ladder::claims;
@@ -179,6 +180,25 @@ TEST_CASE(
         if (!causal && of_variant.shape.d == shape.d)
           CHECK(largest_difference(first[0].output, results[0].output) <=
                 std::max(reference.tolerance(0), reference.tolerance(1)));
+      }
+    }
+  }
+}
+
+TEST_CASE("what is recorded of the stage is what it counts", "[stage]") {
+  for (const Rung* rung : rungs_to_test()) {
+    const auto number = static_cast<size_t>(rung - rungs().data());  // which draws one beside the usual problem
+    for (const Variant& variant : rung->variants) {
+      if (!variant.recorded || (&variant != &rung->variants[0] && !is_whole())) continue;
+      std::vector<Trial> trials = recorded_trials(variant);
+      if (!is_whole() && trials.size() > 2) trials = {trials[0], trials[1 + number % (trials.size() - 1)]};
+      for (const Trial& trial : trials) {
+        CheckResult result = start_result(*rung, variant, trial.shape, "", Place::emulator);
+        result.counters = count_recorded(*rung, variant, trial);
+        INFO(to_string(trial.shape));
+        judge_record(result, *rung, variant, trial);
+        INFO(reasons(result));
+        CHECK(result.failures.empty());
       }
     }
   }

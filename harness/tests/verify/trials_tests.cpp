@@ -28,7 +28,7 @@ TEST_CASE("a check launches normal inputs, all sets in several batches, and a fa
   with_tensor_cores.predict = [](const Launched&) { return Counts{.mma = 1}; };
   const std::vector<Trial> trials = emulator_trials(with_tensor_cores, SHAPE, {});
   const auto some = [&](const auto& is) { return std::ranges::any_of(trials, is); };
-  CHECK(trials[0] == Trial{.shape = SHAPE, .kinds = {InputKind::normal}});
+  CHECK(trials[0] == Trial{.shape = SHAPE, .kinds = {InputKind::normal}, .recorded = true});
   CHECK(some([](const Trial& trial) {
     return std::ranges::equal(trial.kinds, all_input_kinds()) && trial.shape.batch > 1 &&
            trial.shape.batch_heads() == std::ssize(all_input_kinds());

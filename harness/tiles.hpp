@@ -1,0 +1,79 @@
+// For the predictions of rungs from 40 on: which tiles of queries and of keys meet, at any lengths, under a mask, in a window. Without the
+// standard library, as stage_words.hpp.
+#pragma once
+#include "harness/stage_words.hpp"
+
+namespace ladder {
+
+// Tiles, or groups of them, that hold so many.
+constexpr int64_t tiles_of(int64_t count, int64_t tile) {
+  return (count + tile - 1) / tile;
+}
+
+inline int64_t queries_of(const Spec& spec, int sequence) {
+  return spec.lens_q.count > 0 ? spec.lens_q.of[sequence] : spec.n;
+}
+inline int64_t keys_of(const Spec& spec, int sequence) {
+  return spec.lens_k.count > 0 ? spec.lens_k.of[sequence] : spec.keys();
+}
+
+// Tiles of queries walk over the tiles of keys that some of their queries see, at least over `fewest`.
+struct Forward {
+  uint64_t queries = 0;    // tiles of queries, of all heads
+  uint64_t tiles = 0;      // of keys, in all of their walks
+  uint64_t beginning = 0;  // of these: where some query may see its first key
+  uint64_t leaving = 0;    // tiles of queries whose walk ends before that of their group
+  uint64_t blocks = 0;     // where blocks stay on their multiprocessors
+
+  // `together` blocks take a group of as many tiles of queries of a head, of which the last may lie outside. A share is a group, or
+  // `in_twos` the longest of a head and its shortest.
+  Forward(const Launched& spec, int64_t br, int64_t bc, int64_t together = 1, bool in_twos = false,
+          int64_t fewest = 1) {
+    if (spec.keys() == 0 && spec.lens_q.count == 0) return;
+    for (int s = 0; s < spec.batch; ++s) {
+      const int64_t n_q = queries_of(spec, s), n_k = keys_of(spec, s), right = spec.causal ? 0 : spec.right;
+      const auto last_of = [&](int64_t tile) { return min((tile + 1) * br, n_q) - 1; };
+      const auto before = [&](int64_t query) {
+        return spec.left < 0 ? 0 : max<int64_t>(query + n_k - n_q - spec.left, 0) / bc;
+      };
+      const auto up_to = [&](int64_t tile) {
+        return tiles_of(max(right < 0 ? n_k : min(last_of(tile) + 1 + n_k - n_q + right, n_k), fewest), bc);
+      };
+      const int64_t in_groups = tiles_of(tiles_of(n_q, br), together) * together;
+      for (int64_t tile = 0; tile < in_groups; ++tile) {
+        const int64_t from = before(min(tile * br, n_q - 1)), to = up_to(tile);
+        tiles += spec.heads * (to - from);
+        beginning += spec.heads * (min(before(last_of(tile)), to - 1) - from + 1);
+        leaving += spec.heads * (to < up_to(tile / together * together + together - 1));
+      }
+      queries += spec.heads * in_groups;
+    }
+    const int64_t groups = tiles_of(tiles_of(spec.n, br), together);  // of the longest
+    const int64_t shares = spec.batch_heads() * (in_twos ? tiles_of(groups, 2) : groups);
+    blocks = together * min<int64_t>(shares, spec.multiprocessors / together);
+  }
+};
+
+// A block has a tile of keys, and walks over the tiles of queries that see some of them, of each head that shares these keys.
+struct Backward {
+  uint64_t blocks = 0;   // of all heads of keys
+  uint64_t walking = 0;  // of these: seen by some query
+  uint64_t tiles = 0;    // of queries, in all walks
+
+  Backward(const Spec& spec, int64_t br, int64_t bc) {
+    for (int s = 0; s < spec.batch; ++s) {
+      const int64_t n_q = queries_of(spec, s), n_k = keys_of(spec, s), ahead = n_q - n_k;
+      const int64_t right = spec.causal ? 0 : spec.right < 0 ? n_q : spec.right, left = spec.left < 0 ? n_k : spec.left;
+      for (int64_t key = 0; key < n_k; key += bc) {
+        const int64_t first = max<int64_t>(key + ahead - right, 0) / br;
+        const int64_t end = min(min(key + bc, n_k) + ahead + left, n_q);
+        const int64_t walk = max<int64_t>(tiles_of(end, br) - first, 0);
+        blocks += spec.key_heads();
+        walking += walk > 0 ? spec.key_heads() : 0;
+        tiles += spec.heads * walk;
+      }
+    }
+  }
+};
+
+}  // namespace ladder
