@@ -67,6 +67,7 @@ plots:
 	  for figure in bytes_over_n memory_over_n roofline; do \
 	  $(PYTHON) -m tools.plots.$$figure $${csv%.csv}_traffic.csv || [ $$? -eq 77 ] || exit; done; done
 	@$(PYTHON) -m tools.plots.predictions
+	@$(PYTHON) -m tools.plots.which
 	@$(PYTHON) -m tools.site.readme
 	@$(PYTHON) -m tools.site.chapters
 	@$(PYTHON) -m tools.site.course

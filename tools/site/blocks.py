@@ -19,7 +19,7 @@ import textwrap
 from tools import changes, results, rungs
 from tools.evidence import first_rows, row_kernels
 from tools.paths import ROOT
-from tools.plots import figure
+from tools.plots import figure, which
 from tools.site import prose
 
 PARTS = ("LOAD", "QK", "SOFTMAX", "PV", "STORE")
@@ -207,6 +207,24 @@ def runs() -> str:
     return table(["run, by its commit", "on", "card", "`fa2`", "rows", "rungs"], rows, "lllrr")
 
 
+# ---- whose attention is fastest --------------------------------------------------------------------------------------
+
+def races(card: str, kind: str, dtype: str) -> str:
+    """A table of CARD_peers.csv: who ran each problem how fast, and the fastest library's time over flash_ladder's."""
+    unit = "TB/s" if kind == "generating" else "TFLOPS"
+    names = [("flash_ladder", "flash_ladder"), *which.NAMES.items()]
+    rows = []
+    for problem, race in which.races(results.table(f"{card}_peers.csv")).items():
+        if which.kind_of(problem) != kind or dtype not in problem.split():
+            continue
+        best, ours = which.best(race), race.get("flash_ladder")
+        digits = 1 if kind == "generating" else 0
+        rates = [f"{float(race[name]['rate']):.{digits}f}" if name in race else "" for name, _ in names]
+        over = f"{float(best['over']):.3g} [{float(best['over_lo']):.3g}, {float(best['over_hi']):.3g}]" if best else "no rung takes it"
+        rows.append([which.said(problem), ours["rung"] if ours else "", *rates, over])
+    return table(["problem", "rung", f"{unit} of flash_ladder", *(name for name, _ in (spoken[::-1] for spoken in names[1:])), "over the best of them"], rows, "llrrrrr")
+
+
 # ---- predictions -----------------------------------------------------------------------------------------------------
 
 VERDICTS = {"hit": "hit", "missed": "**missed**", "vague": "too vague to miss", "none": "no prediction", "": "not judged yet"}
@@ -257,7 +275,7 @@ def predictions() -> str:
     return table(["rung", "predicted", "what came first", "", "predicted in", "first row in"], rows)
 
 
-BLOCKS = {"committed": committed, "predictions": predictions, "coverage": coverage, "kernels": kernels, "runs": runs, "plot": plot, "region": region, "diff": diff, "csv": file}
+BLOCKS = {"committed": committed, "predictions": predictions, "coverage": coverage, "kernels": kernels, "runs": runs, "races": races, "plot": plot, "region": region, "diff": diff, "csv": file}
 BLOCK = re.compile(rf"^<!-- ({'|'.join(BLOCKS)})((?: [^\n]*)?) -->\n(.*?)^<!-- /\1 -->$", re.M | re.S)
 
 

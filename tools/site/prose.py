@@ -291,6 +291,18 @@ def overhead(call: str, dtype: str = "float16", column: str = "us_median", card:
     return float(_only(found, f"{call} in {dtype} in docs/results/{file}")[column])
 
 
+def race(kind: str, dtype: str, what: str, card: str = "h200") -> float:
+    """Of the problems of a kind that flash_ladder takes in CARD_peers.csv, by the median of each one's rounds over the fastest library:
+    how many there are (all), in how many it is ahead, and the least, the median and the most of these ratios."""
+    from tools.plots import which
+
+    found = [which.best(each) for problem, each in which.races(results.table(f"{card}_peers.csv")).items()
+             if which.kind_of(problem) == kind and dtype in problem.split()]
+    ratios = [float(row["over"]) for row in found if row is not None] or [_only([], f"{kind} in {dtype} in docs/results/{card}_peers.csv")]
+    return {"all": len(ratios), "refused": len(found) - len(ratios), "ahead": sum(ratio > 1 for ratio in ratios), "least": min(ratios),
+            "median": statistics.median(ratios), "most": max(ratios)}[what]
+
+
 def ring(contestant: str, n: int, column: str, causal: bool = False, beside: str = "gather") -> float:
     """A figure of h200_ring.csv, of the heat in which another one took part: ring('ring', 131072, 'over_one', causal=True)."""
     rows = [row for row in results.table("h200_ring.csv") if (row["n"], row["causal"]) == (str(n), str(int(causal)))]
@@ -411,7 +423,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, prefill, overhead, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, prefill, overhead, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, mutants, count, min, max)}
 
 
 def value(expression: str):
