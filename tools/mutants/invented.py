@@ -112,7 +112,10 @@ def judged(invention: Invention) -> str:
         command = [rungs.program(), "try", str(kernel), "--like", rung.name, "--counts", "--json", "-"]
         if invention.verdict == THOROUGH:
             command.append("--thorough")
-        run = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False)
+        try:
+            run = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False)
+        except subprocess.TimeoutExpired:
+            return f"no answer after {LONGEST} s"
     if run.returncode == 0:
         return RIGHT
     if run.returncode != 1:
