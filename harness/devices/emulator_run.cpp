@@ -151,8 +151,10 @@ EmulatorRun run_on_emulator(const Rung& rung, const Variant& variant, const Prob
     const auto slice_of = [&](int64_t head) {
       return static_cast<uint64_t>(problem.launched_head(head)) * limits.slices / heads;
     };
-    limits.from = slice_of(0);
-    limits.between = problem.shape.batch_heads() == 3 ? slice_of(1) : 0;
+    if (limits.between == 0) {  // or whoever asks has said which
+      limits.from = slice_of(0);
+      limits.between = problem.shape.batch_heads() == 3 ? slice_of(1) : 0;
+    }
   } else if (problem.some > 0 && variant.workspace_at(launched) == 0) {
     limits.some = static_cast<uint64_t>(problem.some);
     limits.check = limits.count =

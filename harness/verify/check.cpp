@@ -499,16 +499,20 @@ uint32_t one_for_each_share(const Variant& variant, const Problem& problem, bool
 
 // Where a kernel leaves out known heads of many: other parts of its grids that may be theirs. It may take heads in turn instead of one
 // after the other, all of them or those of each sequence, in some of its launches or in all, or some heads in each of several launches, or begin as many blocks as there are
-// multiprocessors.
+// multiprocessors, or take the last head first.
 std::vector<emulator::Options> other_parts(const Variant& variant, const Problem& problem,
                                            const emulator::Options& options) {
-  emulator::Options in_turn = options, of_each_sequence = options, in_launches = options, exactly = options;
+  emulator::Options in_turn = options, of_each_sequence = options, in_launches = options, exactly = options,
+                    from_behind = options;
   in_turn.interleaved = 1;
   of_each_sequence.interleaved = static_cast<uint64_t>(problem.launched().batch);
   in_launches.slices = static_cast<uint64_t>(std::max(2, problem.far_heads / 8));
   in_launches.whole_up_to = 64;
   exactly.multiprocessors = one_for_each_share(variant, problem, false);
-  return {in_turn, of_each_sequence, in_launches, exactly};
+  // The first part, the last, and the one that lies as far from the end as a known head between them from the beginning.
+  from_behind.between =
+      static_cast<uint64_t>(problem.far_heads - 1 - problem.launched_head(problem.shape.batch_heads() - 2));
+  return {in_turn, of_each_sequence, in_launches, exactly, from_behind};
 }
 
 // The problem with the answers of rows that a launch of few clusters has written. Each block that has written has at least
@@ -569,6 +573,7 @@ std::vector<CheckResult> check_sets_on_emulator(const Rung& rung, const Variant&
         EmulatorRun other = run_on_emulator(rung, variant, problem, parts);
         if (has_unwritten(other.outputs)) continue;
         run = std::move(other);
+        options = parts;
         break;
       }
     }

@@ -42,7 +42,7 @@ THOROUGH, PASSES = "thorough", "passes"  # each with a reason
 VERDICTS = (WRONG, COUNTS, REFUSED, RIGHT, THOROUGH, PASSES)
 COUNT_KINDS = {"counts_differ", "conflicts_differ"}
 SIGNS = ("-", "+", "=")
-LONGEST = 600  # seconds; the check has a limit of its own
+LONGEST = 1800  # seconds, on a machine that ten others use; the check has a limit of its own
 
 
 class Unreadable(Exception):
@@ -112,7 +112,10 @@ def judged(invention: Invention) -> str:
         command = [rungs.program(), "try", str(kernel), "--like", rung.name, "--counts", "--json", "-"]
         if invention.verdict == THOROUGH:
             command.append("--thorough")
-        run = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False)
+        try:
+            run = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False)
+        except subprocess.TimeoutExpired:
+            return f"no answer after {LONGEST} s"
     if run.returncode == 0:
         return RIGHT
     if run.returncode != 1:

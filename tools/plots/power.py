@@ -14,7 +14,7 @@ SMS = 132  # of the card of h200.csv
 ALONGSIDE = {"fa2": "FA2", "fa3": "FlashAttention-3", "cudnn_bhnd": "cuDNN", "mma_sync": "mma.sync alone", "wgmma": "wgmma alone"}
 NAMED = ("01_base", "02_swizzle", "03_kvpipe", "06_batched", "16_store", "20_wgmma", "23_producer", "26_nomax", "34_under")
 # Where a label stands that would lie over another: points to the right, points up, which end is near.
-PLACES = {"mma_sync": (0, 8, "center"), "wgmma": (0, 8, "center"), "cudnn_bhnd": (-7, -3, "right"), "fa3": (-8, -15, "center"), "fa2": (0, -14, "left"),
+PLACES = {"mma_sync": (0, 8, "center"), "wgmma": (18, 8, "right"), "cudnn_bhnd": (-7, -3, "right"), "fa3": (6, -15, "right"), "fa2": (0, -14, "left"),
           "03_kvpipe": (-7, -3, "right"), "26_nomax": (-7, -3, "right")}
 EQUAL = (100, 200, 300, 400, 500, 600, 700, 800)  # TFLOPS
 
@@ -46,16 +46,16 @@ def render(axes: list, points: figure.Points) -> None:
     for tflops in EQUAL:
         line = [(x, tflops * 1e6 / SMS / x) for x in across if 1200 <= tflops * 1e6 / SMS / x <= 1850]
         axis.plot(*zip(*line), color=figure.GRID, linestyle="--", linewidth=1, zorder=0)
-        axis.annotate(f"{tflops}", line[-1], xytext=(0, -2), textcoords="offset points", color=figure.SOFT, ha="center", va="top", fontsize=8)
+        axis.annotate(f"{tflops}", line[-1], xytext=(0, -2), textcoords="offset points", color=figure.SOFT, ha="center", va="top", fontsize=10)
     for name, part, work, clock in points["rows"]:
         axis.plot(work, clock, marker="o" if part in colours else "D", linestyle="none", markersize=5, color=colours.get(part, figure.INK),
                   markerfacecolor=colours.get(part, figure.PAPER))
         label = name.partition("_")[0] if name in NAMED else ALONGSIDE.get(name, "")
         if label:
             right, up, end = PLACES.get(name, (5, 5, "left"))
-            axis.annotate(label, (work, clock), xytext=(right, up), textcoords="offset points", ha=end, fontsize=9)
+            axis.annotate(label, (work, clock), xytext=(right, up), textcoords="offset points", ha=end, fontsize=10)
     axis.set_xlim(0, 4350)
-    axis.set_ylim(1180, 1880)
+    axis.set_ylim(1165, 1880)
     axis.set_xlabel("FLOP per clock and SM: what a kernel does in a clock")
     axis.set_ylabel("MHz: the clock that its power leaves it")
     axis.figure.suptitle(points["title"].replace(", d =", ",\nd =") + "\ndashed: the same TFLOPS", fontsize=figure.TYPE)

@@ -18,9 +18,10 @@ SCRIPTS = ("lab_csv.js", "lab_view.js", "lab_chart.js", "lab.js")
 
 
 def files() -> list[tuple[Path, str]]:
-    """docs/results/GPU.csv and GPU_traffic.csv, with the names of their forms. mutants.csv is of no card."""
+    """docs/results/GPU.csv and GPU_traffic.csv, with the names of their forms. mutants.csv is of no card. The card of the book's tables comes
+    first, for the page begins with the first one: another one need not have the headline's problem."""
     found = []
-    for path in sorted((ROOT / "docs" / "results").glob("*.csv")):
+    for path in sorted((ROOT / "docs" / "results").glob("*.csv"), key=lambda path: (path.stem.partition("_")[0] != "h200", path)):
         _, _, what = path.stem.partition("_")
         if what in ("", "traffic") and path.stem != "mutants":
             found.append((path, what or "results"))

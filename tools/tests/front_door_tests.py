@@ -430,6 +430,87 @@ class Configuring(unittest.TestCase):
                 self.assertIn(way_out, run.stdout)
 
 
+# `python3 -m venv DIRECTORY` puts a pip there, which brings a toolkit, or what else STUB_PIP says.
+VENV = """#!/bin/bash
+echo "python3 $*" >> "$STUB_LOG"
+[[ $1 == -m ]] || exit "${STUB_ENSUREPIP:-0}"
+mkdir -p "$3/bin"
+cp "$STUB_HOME/pip" "$3/bin/pip"
+"""
+PIP = """#!/bin/bash
+echo "pip $*" >> "$STUB_LOG"
+[[ ${STUB_PIP:-ok} == ok ]] || { echo 'ERROR: No matching distribution found' >&2; exit 1; }
+toolkit=${0%/bin/pip}/lib/python3.11/site-packages/nvidia/cu13
+mkdir -p "$toolkit/bin" "$toolkit/lib"
+cp "$STUB_HOME/nvcc" "$toolkit/bin/nvcc"
+"""
+
+
+class Nvcc(unittest.TestCase):
+    """.ci/nvcc, where an nvcc is installed, where it is too old, and where there is none."""
+
+    def setUp(self) -> None:
+        self.home = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.home)
+        self.bin, self.log, self.directory = self.home / "bin", self.home / "log", self.home / "build" / "nvcc"
+        self.bin.mkdir()
+        for tool in "bash cp head ln mkdir realpath rm sed sort".split():
+            (self.bin / tool).symlink_to(shutil.which(tool))
+        write_program(self.bin / "python3", VENV)
+        write_program(self.home / "pip", PIP)
+        self.write_nvcc(self.home / "nvcc", "13.0")
+        # An nvcc that this system has at its usual place is no matter of these tests.
+        script = (ROOT / ".ci" / "nvcc").read_text(encoding="utf-8")
+        self.assertIn(" /usr/local/cuda/bin/nvcc ", script)
+        write_program(self.home / "script", script.replace("/usr/local/cuda/bin/nvcc", f"{self.home}/cuda/bin/nvcc"))
+
+    def write_nvcc(self, path: Path, release: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_program(path, f'#!/bin/bash\necho "Cuda compilation tools, release {release}, V{release}.88"\n')
+
+    def run_script(self, **environment: str) -> subprocess.CompletedProcess:
+        self.log.write_text("")
+        return subprocess.run([self.home / "script", self.directory], env={"PATH": str(self.bin), "STUB_LOG": str(self.log),
+                              "STUB_HOME": str(self.home), **environment}, text=True, capture_output=True, timeout=HANG_S)
+
+    def answer(self, **environment: str) -> str:
+        run = self.run_script(**environment)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        return run.stdout
+
+    def test_one_that_is_installed_is_taken_and_nothing_fetched(self) -> None:
+        self.write_nvcc(self.home / "cuda/bin/nvcc", "12.4")
+        self.assertEqual(self.answer(), f"{self.home}/cuda/bin/nvcc\n")
+        self.write_nvcc(self.bin / "nvcc", "12.10")  # is not older than 12.4
+        self.assertEqual(self.answer(), f"{self.bin}/nvcc\n")
+        self.write_nvcc(self.home / "own/nvcc", "13.1")
+        self.assertEqual(self.answer(CUDACXX=f"{self.home}/own/nvcc"), f"{self.home}/own/nvcc\n")
+        self.assertEqual(self.log.read_text(), "")
+
+    def test_without_one_it_is_fetched_once(self) -> None:
+        fetched = f"{self.directory}/lib/python3.11/site-packages/nvidia/cu13/bin/nvcc\n"
+        for release in (None, "11.8", "12.3"):
+            with self.subTest(installed=release):
+                shutil.rmtree(self.directory, ignore_errors=True)
+                if release:
+                    self.write_nvcc(self.bin / "nvcc", release)
+                self.assertEqual(self.answer(), fetched)
+                self.assertRegex(self.log.read_text(), r"pip install .*nvidia-cuda-nvcc==13\.0\.\d+ ")
+                self.assertTrue((self.directory / "lib/python3.11/site-packages/nvidia/cu13/lib64/libcudart.so").is_symlink())
+                self.assertEqual(self.answer(), fetched)
+                self.assertEqual(self.log.read_text(), "")
+
+    def test_where_none_is_to_be_had_it_fails_with_a_sentence(self) -> None:
+        self.write_nvcc(self.home / "nvcc", "11.8")
+        for said, environment in (("pip could not fetch it", {"STUB_PIP": "fails"}), ("does not run", {}),
+                                  ("python3-venv could not be installed", {"STUB_ENSUREPIP": "1"})):
+            with self.subTest(said):
+                run = self.run_script(**environment)
+                self.assertEqual((run.returncode, run.stdout), (1, ""))
+                self.assertIn(said, run.stderr)
+                self.assertRegex(run.stderr, r"There is no nvcc: (.*\n)*  Or install a CUDA toolkit")
+
+
 class FirstHour(unittest.TestCase):
     """The check before a release, with stubs in place of debootstrap and what runs inside."""
 

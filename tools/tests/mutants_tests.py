@@ -74,6 +74,12 @@ class Invented(unittest.TestCase):
             with mock.patch("subprocess.run", return_value=subprocess.CompletedProcess([], 1, stdout=json.dumps(rows))):
                 self.assertEqual(invented.judged(entry), said)
 
+    def test_a_kernel_that_nobody_answers_for_ends_no_run(self) -> None:
+        entry = next(one for one in invented.parsed(invented.FILE.read_text()))
+        rungs.known()
+        with mock.patch("subprocess.run", side_effect=subprocess.TimeoutExpired("ladder", invented.LONGEST)):
+            self.assertEqual(invented.judged(entry), f"no answer after {invented.LONGEST} s")
+
     def test_every_entry_fits_the_rung_of_today(self) -> None:
         for invention in invented.parsed(invented.FILE.read_text()):
             with self.subTest(invention.name):

@@ -802,6 +802,29 @@ TEST_CASE("a kernel may take many heads in turn instead of one after the other")
   CHECK_THAT(without.failures[0].message, StartsWith("1312 of 2624 output elements were never written"));
 }
 
+TEST_CASE("a kernel may take the last of many heads first") {
+  const int known = GENERATE(2, 3);
+  static int launches;
+  Problem problem = make_problem({.heads = known, .n = 41, .d = 32}, InputKind::normal, 1);
+  problem.far_heads = GENERATE(999, 1000);
+  CAPTURE(known, problem.far_heads);
+  // Head 999 - i, as of a block of head i, where that is among those that run.
+  const Rung rung = rung_of([](emulator::Device& device, const AttentionParams& given) {
+    ++launches;
+    const emulator::Options& options = device.options();
+    AttentionParams p = given;
+    const auto heads = static_cast<uint64_t>(p.batch_heads);
+    if (options.slices != heads || options.interleaved > 0) return;
+    for (const uint64_t block : {options.from, std::max(options.from, options.between), heads - 1})
+      attend_head(on_host(device, p), static_cast<size_t>((heads - 1 - block) * static_cast<uint64_t>(p.n * p.d)));
+  });
+  launches = 0;
+  const CheckResult result = check_on_emulator(rung, rung.variants[0], problem);
+  INFO((result.failures.empty() ? "" : result.failures[0].message));
+  CHECK(result.ok);
+  CHECK(launches <= 6);
+}
+
 TEST_CASE("a query of NaN alone has an answer of NaN, and it alone") {
   const Shape shape{.batch = 1, .heads = 1, .n = 64, .d = 32};
   const Rung rung = rung_of(right);

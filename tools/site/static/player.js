@@ -161,11 +161,13 @@ document.addEventListener("DOMContentLoaded", () => {
     pieces.global = strips(level("Global memory"), replay.global);
   }
 
+  const lineOf = (event) => `line ${event.line}${event.elsewhere ? ` of ${event.elsewhere}` : ""}`;
+
   function stateOf(warp) {
-    if (warp.waits) return `waits at line ${warp.waits.line}`;
+    if (warp.waits) return `waits at ${lineOf(warp.waits)}`;
     if (!warp.last) return "has not begun";
     if (warp.ended) return "has ended";
-    return `${placeIn(warp.last)}line ${warp.last.line}`;
+    return `${placeIn(warp.last)}${lineOf(warp.last)}`;
   }
 
   function scroll() {
@@ -216,7 +218,7 @@ document.addEventListener("DOMContentLoaded", () => {
       say(registers, `${warp.scores} ${Math.round(100 * warp.scoresDone)} %, O ${Math.round(100 * warp.outputDone / Math.max(1, total))} %`);
     });
 
-    const line = lines[event.line - 1];
+    const line = event.elsewhere ? undefined : lines[event.line - 1];
     if (line !== marked) {
       marked?.classList.remove("current");
       marked = line;
@@ -228,7 +230,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
     slider.value = at;
     slider.setAttribute("aria-valuetext", `event ${event.id}`);
-    said.textContent = `Event ${event.id}, warp ${event.warp}, ${placeIn(event)}line ${event.line}: ${event.instruction} ${trace.words(event, replay)}`;
+    said.textContent = `Event ${event.id}, warp ${event.warp}, ${placeIn(event)}${lineOf(event)}: ${event.instruction} ${trace.words(event, replay)}`;
     root.dataset.event = event.id;
     root.dataset.line = event.line;
     remember();

@@ -47,13 +47,15 @@ const trace = (() => {
       const touched = [site.shared, site.global].filter(Boolean).length;
       require(event.length === 2 + touched && event[1] < 32, `Event ${id} has ${event.length} numbers where its site needs ${2 + touched}.`);
       const place = (memory, offset) => memory && { buffer: memory.buffer, offset, bytes: memory.bytes };
-      return { id, site, warp: event[1], launch: site.launch, line: site.line, instruction: site.instruction,
+      // A kernel may be a part that several rungs say: then its lines are those of common/words/, and none of the source here.
+      const elsewhere = String(site.file || "").startsWith("words/") ? `common/${site.file}` : "";
+      return { id, site, warp: event[1], launch: site.launch, line: site.line, elsewhere, instruction: site.instruction,
                shared: place(site.shared, event[2]), global: place(site.global, event[site.shared ? 3 : 2]) };
     });
     const source = Array.isArray(file.source) ? file.source.map(String) : lines || null;
     const made = { ...file, source, events, warps: 1 + events.reduce((most, event) => Math.max(most, event.warp), 0) };
     for (const event of events) {
-      require(!source || (event.line >= 1 && event.line <= source.length), `Event ${event.id} is of line ${event.line}, but its kernel has ${source && source.length} lines.`);
+      require(!source || event.elsewhere || (event.line >= 1 && event.line <= source.length), `Event ${event.id} is of line ${event.line}, but its kernel has ${source && source.length} lines.`);
     }
     nameParts(made);
     // Who may pass an mbarrier depends on the arrivals of single lanes, which a trace of warps does not have.
@@ -73,7 +75,7 @@ const trace = (() => {
     for (const event of made.events) {
       const warp = warps[event.warp];
       if (markers.length) {
-        const above = markers.filter((marker) => marker.line <= event.line).pop();
+        const above = event.elsewhere ? undefined : markers.filter((marker) => marker.line <= event.line).pop();
         // Above the first marker are the helpers and what precedes the loop. What brings data in is LOAD wherever it is called.
         const brings = event.instruction.startsWith("cp.async") || event.instruction.startsWith("ld.global") || isWrite(event);
         event.part = above ? above.part : brings || !warp.part ? "LOAD" : warp.part;

@@ -12,8 +12,9 @@ from tools.paths import ROOT
 from tools.tests.site import browser
 from tools.tests.site.ladder import is_there
 
-RECORDED = sorted(path for path in (ROOT / "docs" / "results").glob("*.csv")
-                  if "_" not in path.stem and path.stem != "mutants")
+# As the page has them: the card of the book's tables first.
+RECORDED = sorted((path for path in (ROOT / "docs" / "results").glob("*.csv") if "_" not in path.stem and path.stem != "mutants"),
+                  key=lambda path: (path.stem != "h200", path))
 ROWS = [row for path in RECORDED for row in csv.DictReader(path.open(encoding="utf-8")) if is_there(row)]
 GPU = ROWS[0]["gpu"]
 HEADLINE, SWEEP = "8192,128,16,16", "all,128,16384,16"

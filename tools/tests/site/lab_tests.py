@@ -60,13 +60,13 @@ class Lab(LabCase):
 
     @staticmethod
     def is_headline(row: dict) -> bool:
-        names = ("batch", "heads", "n", "d", "causal", "dtype", "inputs")
-        return [row[name] for name in names] == ["16", "16", "8192", "128", "0", "fp16", "normal"]
+        names = ("batch", "heads", "n", "d", "causal", "dtype", "inputs", "problem")
+        return [row[name] for name in names] == ["16", "16", "8192", "128", "0", "fp16", "normal", ""]
 
     @staticmethod
     def is_sweep(row: dict) -> bool:
-        names = ("heads", "d", "causal", "dtype", "inputs")
-        return int(row["batch"]) * int(row["n"]) == 16384 and [row[name] for name in names] == ["16", "128", "0", "fp16", "normal"]
+        names = ("heads", "d", "causal", "dtype", "inputs", "problem")
+        return int(row["batch"]) * int(row["n"]) == 16384 and [row[name] for name in names] == ["16", "128", "0", "fp16", "normal", ""]
 
     def check_marks(self, seen: dict, metric: str, regime: str, rows: list[dict]) -> None:
         wanted = {}
