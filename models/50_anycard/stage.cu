@@ -54,7 +54,7 @@ const ladder::Registration registration({
         "it "
         "asked for. Ten sequences of 37 to 8192 tokens have 0.93 of the dense rate at n = 4096.",
     .min_sm = 80,
-    .needs = "mma.m16n8k16 in bf16, cp.async, 64 KiB of shared memory",
+    .needs = "mma.m16n8k16 in f16 or bf16, cp.async, 64 KiB of shared memory",
     .resources = {{.sm = 80, .registers = 255, .spill_bytes = 8, .reason = "O and S alone are 192 registers"},
                   {.sm = 90, .registers = 255, .spill_bytes = 24, .reason = "as above; most with a softcap or slopes"}},
     .variants = {variant<Config<bf16, 128, 128, 64, 4>>(), variant<Config<bf16, 64, 128, 64, 4>>({.label = "d = 64"}),
