@@ -117,7 +117,8 @@ class Torch:
         self.current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or (lambda device: torch.cuda.current_stream(device).cuda_stream)
         self.elements = {getattr(torch, name): short for name, short in ELEMENTS.items() if hasattr(torch, name)}
         self.keys_of = torch._C._dispatch_keys
-        self.plain_keys: dict[str, set[int]] = {}  # of tensors with numbers in their memory, and nothing else, by their device's type
+        self.plain_keys: set[int] = set()  # of tensors with numbers in their memory, and nothing else, on these:
+        self.plain_devices: set[str] = set()
 
     def is_array(self, value: Any) -> bool:
         return isinstance(value, self.torch.Tensor)
@@ -128,16 +129,17 @@ class Torch:
     def is_plain(self, tensor) -> bool:
         """Whether PyTorch has nothing to do before a kernel sees its memory: neither a view that negates, nor a wrapper of torch.func,
         nor zeros that are nowhere, nor a layout of its own. The dispatcher's keys say all of it, kinds to come too."""
+        keys = self.keys_of(tensor).raw_repr()
+        if keys in self.plain_keys:
+            return True
         device = tensor.device.type
-        if device not in self.plain_keys:
-            if device not in ("cpu", "cuda"):
-                return False
-            keys = set()
-            for mode in (False, True):
-                with self.torch.inference_mode(mode):
-                    keys.add(self.keys_of(self.torch.empty(0, device=tensor.device)).raw_repr())
-            self.plain_keys[device] = keys
-        return self.keys_of(tensor).raw_repr() in self.plain_keys[device]
+        if device in self.plain_devices or device not in ("cpu", "cuda"):
+            return False
+        for mode in (False, True):
+            with self.torch.inference_mode(mode):
+                self.plain_keys.add(self.keys_of(self.torch.empty(0, device=tensor.device)).raw_repr())
+        self.plain_devices.add(device)
+        return keys in self.plain_keys
 
     def refuse_kind(self, tensor) -> None:
         """A TypeError, ValueError or NotImplementedError for what no operator takes either."""
