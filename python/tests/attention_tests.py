@@ -238,6 +238,21 @@ class Why(unittest.TestCase):
             with self.subTest(**options), self.assertRaises(TypeError):
                 flash_ladder.why(problem, **options)
 
+    def test_it_says_how_large_scores_may_be_where_there_is_an_end(self):
+        problem = "b=1 h=1 n=128 d=128"
+        for rung, largest, said in (
+            ("05", 2.0**24, "scores up to 2^24 (score * log2(e)); 05_exp2f says why"),
+            ("00", None, None),
+        ):
+            with self.subTest(rung):
+                why = flash_ladder.why(problem, rung=rung)
+                self.assertEqual(why.largest_score, largest)
+                self.assertEqual("scores up to" in str(why), largest is not None)
+                self.assertIn(said or why.rung, str(why))
+        gradients = flash_ladder.why(f"backward {problem}")
+        self.assertEqual(gradients.largest_score, 2.0**17)
+        self.assertIn("2^17 (score * log2(e)); 60_stored says why", str(gradients))
+
     def test_a_kernel_that_does_more_waits_until_it_is_asked_for(self):
         problem = "b=1 h=8 kv=2 n=256 d=128 bf16 causal"
         plain = flash_ladder.why(problem)
