@@ -232,6 +232,20 @@ void convert(const Arguments& arguments, ModelGradientParams& params) {
             .right = spec.right};
 }
 
+namespace {
+
+// Every weight of a gradient is 2 to the power of what LSE leaves of a score, and f32 has LSE to one part in 2^24: beyond 2^17 weights may
+// be off by one part in 2^8 for that alone. So a rung of the backward pass need not say it. 60_stored tells it.
+float largest_score_of(const told::Variant& variant) {
+  return variant.largest_score == 0 && variant.accepts.formula == Word("backward") ? 0x1p17f : variant.largest_score;
+}
+
+}  // namespace
+
+std::string_view chapter_of_largest_score(const Variant& variant) {
+  return variant.accepts.formula == Word("backward") ? "60_stored" : "05_exp2f";
+}
+
 told::Registration::Registration(const told::Rung& rung, Build build) {
   Registry& known = registry();
   if (build != Build::pattern) {
@@ -272,7 +286,7 @@ told::Registration::Registration(const told::Rung& rung, Build build) {
                               .stores_scores = variant.stores_scores,
                               .from_first_key = variant.from_first_key,
                               .same_bits = variant.same_bits,
-                              .largest_score = variant.largest_score});
+                              .largest_score = largest_score_of(variant)});
   }
   ladder::Registration(std::move(added));
 }

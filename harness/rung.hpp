@@ -116,6 +116,8 @@ struct Rung {
 // but one that answers another problem, as gradients do, comes behind them all.
 const std::vector<Rung>& rungs();
 
+// Where it is told why there is an end to the scores that a variant takes: "05_exp2f".
+std::string_view chapter_of_largest_score(const Variant& variant);
 // The rung that `rung` names as its previous; null for the first.
 const Rung* previous_of(const Rung& rung);
 

@@ -107,6 +107,7 @@ Result<ExitCode> check(const Options& options, const Subjects& subjects, bool ma
                           .n_given = !options.n.empty(),
                           .thorough = options.thorough,
                           .quick = options.quick,
+                          .any_scores = options.any_scores,
                           .seed = options.seed},
                .answers_only = options.answers_only,
                .counts_told = options.verb == Verb::try_file && !options.counts,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -47,6 +48,11 @@ void print_kernel(std::FILE* out, const Rung& rung, const Variant& variant, cons
                                     variant.tile.br, variant.tile.bc, rows_per_warp(variant.tile), shared));
   for (size_t i = 1; i < rung.variants.size(); ++i) {
     print_paragraph(out, i == 1 ? "Ablations" : "", rung.variants[i].label);
+  }
+  if (const float largest = variant.largest_score; largest > 0) {
+    print_paragraph(out, "Scores",
+                    fmt::format("up to 2^{:.4g} (score * log2(e)); {} says why", std::log2(largest),
+                                chapter_of_largest_score(variant)));
   }
   print_paragraph(out, "Needs", fmt::format("{} ({})", gpus_of(rung), rung.needs));
   for (const ResourceBound& bound : rung.resources) {

@@ -356,6 +356,8 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   add_text(*attempt, "--like", options.like, "STAGE",
            "the stage whose place it takes; default: the one that its first line names");
   attempt->add_flag("--counts", options.counts, "what it costs beside the stage is judged, too, and not told alone");
+  attempt->add_flag("--any-scores", options.any_scores,
+                    "scores as large as f32 has them, also where the stage takes none such");
   attempt->add_flag("--sealed", options.sealed,
                     "JSON between two copies of the secret on standard input, which no kernel can forge");
   add_shape_flags(*attempt, raw, options);

@@ -38,9 +38,10 @@ struct Options {
   bool all = false;     // the overview: rungs beside the line, too
   bool ablate = false;  // all variants of a rung, not only its default
 
-  std::string file, like;  // try: a kernel, and the rung that it was said to stand for; it is in `rungs`
-  bool counts = false;     // try: what differs from the rung's counts is a failure
-  bool sealed = false;     // try: its JSON stands between two copies of the word on standard input
+  std::string file, like;   // try: a kernel, and the rung that it was said to stand for; it is in `rungs`
+  bool counts = false;      // try: what differs from the rung's counts is a failure
+  bool any_scores = false;  // try: scores may be larger than the rung takes them
+  bool sealed = false;      // try: its JSON stands between two copies of the word on standard input
 
   // check
   bool quick = false;             // a few problems on the emulator, not all

@@ -154,7 +154,7 @@ Trial of_zeros(Trial trial) {
 
 // Scores as large as the variant takes them, on either side of zero. Where a maximum was rounded and a product was not, what is left of the
 // largest score is up to half of the maximum's last place: beyond 2^24 that is no small number any more.
-std::vector<Trial> largest_scores(const Variant& variant, const Shape& usual, uint64_t seed) {
+std::vector<Trial> largest_scores(const Variant& variant, const Shape& usual, uint64_t seed, bool any) {
   using enum InputKind;
   constexpr double LOG2E = 1.4426950408889634;
   constexpr int NEARLY_ALL = 13,
@@ -172,7 +172,7 @@ std::vector<Trial> largest_scores(const Variant& variant, const Shape& usual, ui
   const double root = std::sqrt(static_cast<double>(usual.d));
   const bool can_mask = variant.takes(CAUSAL);
   Shape shape = can_mask ? with_mask(usual) : usual;
-  if (variant.largest_score > 0) {
+  if (variant.largest_score > 0 && !any) {
     const double most =
         6 * root * std::ldexp(1.0, 2 * NEARLY_ALL - 2);  // of so many scores none is beyond six deviations
     add(shape, {normal, ties}, NEARLY_ALL - 1, NEARLY_ALL - 1, variant.largest_score / LOG2E / most);
@@ -613,6 +613,21 @@ std::optional<Trial> drawn_problem(const Variant& variant, const Shape& usual, u
       .shape = shape, .seed = seed + 8, .multiprocessors = static_cast<uint32_t>(2 + below(12)), .both_builds = true};
 }
 
+// The same of a formula that is not attention.
+std::optional<Trial> largest_of_formula(const Variant& variant, const Shape& usual, uint64_t seed) {
+  using enum InputKind;
+  constexpr double LOG2E = 1.4426950408889634;
+  constexpr int MORE = 10;  // powers of two in Q and in K: gradients by either stay within f16
+  if (variant.largest_score == 0) return std::nullopt;
+  Trial trial = few_tiles(variant, variant.takes(CAUSAL) ? with_mask(usual) : usual, seed, 2, 3, 67);
+  trial.kinds = {normal, ties, negative_rows};
+  trial.exponents = {{"Q", MORE}, {"K", MORE}};
+  const double most = 6 * std::sqrt(static_cast<double>(usual.d)) * std::ldexp(1.0, 2 * MORE);
+  trial.shape.softmax_scale = static_cast<float>(variant.largest_score / LOG2E / most);
+  trial.also_fused = true;
+  return trial;
+}
+
 // Of a formula that is not attention: normal inputs at the shape, what it knows of input sets in little, and its own problems. With
 // `quick` two of these: all sets, and both builds with one; or without sets the first.
 std::vector<Trial> other_formula_trials(const Variant& variant, const Shape& shape, const TrialChoice& choice) {
@@ -654,8 +669,9 @@ std::vector<Trial> other_formula_trials(const Variant& variant, const Shape& sha
   }
   if (choice.quick) return trials;
   std::ranges::copy(formula_trials(variant, shape, choice.seed), std::back_inserter(trials));
-  add_where_taken(trials, {many_rows, far_rows, far_workspace, many_sequences, many_keys, drawn_problem}, variant,
-                  shape, choice.seed);
+  add_where_taken(trials,
+                  {many_rows, far_rows, far_workspace, many_sequences, many_keys, drawn_problem, largest_of_formula},
+                  variant, shape, choice.seed);
   return trials;
 }
 
@@ -852,7 +868,7 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
     std::ranges::move(as_people_run(variant, masked, choice.seed), std::back_inserter(trials));
     std::ranges::move(whose_queries(variant, masked, choice.seed), std::back_inserter(trials));
   }
-  std::ranges::move(largest_scores(variant, shape, choice.seed), std::back_inserter(trials));
+  std::ranges::move(largest_scores(variant, shape, choice.seed, choice.any_scores), std::back_inserter(trials));
   std::ranges::move(formula_trials(variant, shape, choice.seed), std::back_inserter(trials));
   add_where_taken(trials,
                   {many_rows, far_rows, far_workspace, many_sequences, thin, far_below_cap, parts_of_cap, far_keys,

@@ -42,8 +42,9 @@ struct TrialChoice {
   std::vector<InputKind> inputs = {};  // only these sets; all if empty
   bool n_given = false;                // the shape's n is the reader's, not a default
   bool thorough = false;
-  bool quick = false;   // a few trials, which stop most of what all of them stop
-  bool beside = false;  // with `quick`: of a variant beside the one that gets all trials; no climb waits for these
+  bool quick = false;       // a few trials, which stop most of what all of them stop
+  bool beside = false;      // with `quick`: of a variant beside the one that gets all trials; no climb waits for these
+  bool any_scores = false;  // as large as f32 has them, whatever the variant takes
   uint64_t seed = 1;
 };
 

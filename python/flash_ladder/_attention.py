@@ -229,9 +229,13 @@ class Why:
     device: str  # "the emulator", "GPU 0"
     also: list[str]  # rungs that could, too
     refused: dict[str, str]  # the others, and what they lack
+    largest_score: float | None = None  # times log2(e), that the kernel takes; None: as large as f32 has them
+    says_why: str | None = None  # the chapter that tells why there is an end
 
     def __str__(self) -> str:
         lines = [f"{self.problem}: " + (f"{self.rung} ({self.variant}), on {self.device}" if self.rung else "no rung takes it")]
+        if self.largest_score:
+            lines.append(f"  scores up to 2^{math.log2(self.largest_score):.4g} (score * log2(e)); {self.says_why} says why")
         if self.also:
             lines.append(f"  too: {', '.join(self.also)}")
         rungs_by_reason: dict[str, list[str]] = {}
@@ -282,6 +286,8 @@ def why(
         device="the emulator" if where == _native.EMULATOR else f"GPU {where}",
         also=[name for name, plan in answers.items() if isinstance(plan, _native.Plan) and name != chosen.rung],
         refused={name: plan for name, plan in answers.items() if isinstance(plan, str)},
+        largest_score=chosen.largest_score if taken else None,
+        says_why=chosen.says_why if taken and chosen.largest_score else None,
     )
 
 

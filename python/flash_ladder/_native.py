@@ -26,6 +26,8 @@ class _Kernel(ctypes.Structure):
         ("workspace_bytes", ctypes.c_uint64),
         ("strides", ctypes.c_int32),
         ("needs_lse", ctypes.c_int32),
+        ("largest_score", ctypes.c_float),
+        ("says_why", ctypes.c_char_p),
     ]
 
 
@@ -93,6 +95,8 @@ class Plan:
         self.rung, self.variant = kernel.rung.decode(), kernel.variant.decode()
         self.workspace_bytes: int = kernel.workspace_bytes
         self.strides, self.needs_lse = bool(kernel.strides), bool(kernel.needs_lse)
+        self.largest_score: float | None = kernel.largest_score or None
+        self.says_why = kernel.says_why.decode()
 
     def __del__(self) -> None:
         if self._plan:

@@ -377,7 +377,9 @@ int flash_ladder_make_plan(const char* problem, const char* rung, int device, in
              .workspace_bytes = found->variant->workspace_at(spec),
              .strides = found->variant->takes(STRIDES),
              // Those with ForwardParams write it where there is a place for it.
-             .needs_lse = found->variant->writes_lse && !found->variant->takes(STRIDES)};
+             .needs_lse = found->variant->writes_lse && !found->variant->takes(STRIDES),
+             .largest_score = found->variant->largest_score,
+             .says_why = chapter_of_largest_score(*found->variant).data()};
   return FLASH_LADDER_DONE;
 }
 

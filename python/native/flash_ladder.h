@@ -37,6 +37,8 @@ typedef struct {
   uint64_t workspace_bytes;   /* that a run needs beside the tensors */
   int32_t strides;            /* whether it takes tensors that are not [batch, heads, n, d] in one piece */
   int32_t needs_lse;          /* whether it writes LSE, wanted or not */
+  float largest_score;        /* that it takes, times log2(e); 0: as large as f32 has them */
+  const char* says_why;       /* the chapter that tells why there is an end */
 } flash_ladder_kernel;
 
 /* A JSON array of all rungs, in the ladder's order: what each one is and takes. */
@@ -46,8 +48,8 @@ FLASH_LADDER_API const char* flash_ladder_rungs(void);
  * that can, of those with the newest instructions the last. `same_bits`: two runs give the same ones, to the last. `rows_q`, `rows_k`:
  * sequences lie one behind the other, [total, heads, d], so many rows at most, and cu_seqlens, [batch + 1], say on the device where each
  * begins and the last one ends; no sequence is longer than the problem's. 0: they do not. */
-FLASH_LADDER_API int flash_ladder_make_plan(const char* problem, const char* rung, int device, int with_lse, int same_bits,
-                                            int rows_q, int rows_k, flash_ladder_plan** plan,
+FLASH_LADDER_API int flash_ladder_make_plan(const char* problem, const char* rung, int device, int with_lse,
+                                            int same_bits, int rows_q, int rows_k, flash_ladder_plan** plan,
                                             flash_ladder_kernel* kernel);
 FLASH_LADDER_API void flash_ladder_free_plan(flash_ladder_plan* plan);
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import random
 import re
@@ -237,6 +238,23 @@ class Why(unittest.TestCase):
         for problem, options in (("n=128", {"causal": True}), ("n=128", {"device": "cuda"}), ("n=128", {"rung": ""}), ("n=128", {"rung": 2})):
             with self.subTest(**options), self.assertRaises(TypeError):
                 flash_ladder.why(problem, **options)
+
+    def test_it_says_how_large_scores_may_be_where_there_is_an_end(self):
+        names = {rung["rung"] for rung in flash_ladder.rungs()}
+        ends = set()
+        for problem in ("b=1 h=1 n=128 d=128", "backward b=1 h=1 n=128 d=128"):
+            for rung in flash_ladder.why(problem).also:
+                why = flash_ladder.why(problem, rung=rung)
+                ends.add(why.largest_score)
+                if why.largest_score is None:
+                    self.assertNotIn("scores up to", str(why))
+                    self.assertIsNone(why.says_why)
+                else:
+                    self.assertIn(f"scores up to 2^{math.log2(why.largest_score):g} (score * log2(e)); {why.says_why} says why", str(why))
+                    self.assertIn(why.says_why, names)
+                self.assertFalse("backward" in problem and why.largest_score is None)
+        self.assertGreater(len(ends), 2)
+        self.assertIn(None, ends)
 
     def test_a_kernel_that_does_more_waits_until_it_is_asked_for(self):
         problem = "b=1 h=8 kv=2 n=256 d=128 bf16 causal"

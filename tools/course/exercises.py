@@ -128,6 +128,12 @@ class Exercise:
             text = "\n".join(["// One thing is wrong with this kernel.", *lines[first:]])
         for edit in self.data.get("hide", []):
             text = replace_once(text, edit["rung"], edit.get("start", ""), f"{self.name}, hide")
+        return self.cured(text)
+
+    def cured(self, text: str) -> str:
+        """Of a rung that has the fault itself, the kernel that has not."""
+        for edit in self.data.get("cure", []):
+            text = replace_once(text, edit["rung"], edit["start"], f"{self.name}, cure")
         return text
 
     def _with_blanks(self, key: str) -> str:

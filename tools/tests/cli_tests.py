@@ -489,6 +489,16 @@ class Words(unittest.TestCase):
                      "ldmatrix", f"sm_{B['resources'][0]['sm']}"):
             self.assertIn(part, result.stdout)
 
+    def test_explain_says_how_large_scores_may_be(self) -> None:
+        for limited in (True, False):
+            rung = next(rung for rung in RUNGS.all if (default(rung)["largest_score"] > 0) == limited and rung["stage"] != A["stage"])
+            result = ladder("explain", rung["number"], "--n", str(step(rung)))
+            self.assertEqual(result.returncode, DONE, result.stderr)
+            if limited:
+                self.assertRegex(result.stdout, rf"Scores +up to 2\^{math.log2(default(rung)['largest_score']):g} .* says why")
+            else:
+                self.assertNotIn("Scores ", result.stdout)
+
     def test_explain_compares_with_the_rung_that_it_starts_from(self) -> None:
         for rung in RUNGS.all:  # a branch does not start from the rung that stands before it
             is_branch = rung["order"] > 0 and default(rung)["br"] > 0 and RUNGS.all[rung["order"] - 1]["stage"] != rung["previous"]

@@ -130,6 +130,14 @@ TEST_CASE("scores are as large as f32 has them, or as a variant takes them, wher
   CHECK(most(TILED, SHAPE) > 0x1p33);
   CHECK(most(limited, SHAPE) == Approx(0x1p20));
   CHECK(most(wide, SHAPE) > 0x1p118);
+  // Of gradients, too; and for try as if nobody had said anything.
+  Variant gradients = limited;
+  gradients.accepts.formula = "backward";
+  Shape backward = SHAPE;
+  backward.formula = "backward";
+  CHECK(most(gradients, backward) == Approx(0x1p20));
+  CHECK(std::ranges::any_of(emulator_trials(limited, SHAPE, {.any_scores = true}),
+                            [&](const Trial& trial) { return trial.also_fused && largest(trial) > 0x1p33; }));
   // One that is small until the middle of its walk.
   CHECK(std::ranges::any_of(emulator_trials(TILED, SHAPE, {}),
                             [](const Trial& trial) { return trial.kinds == std::vector{InputKind::huge_keys}; }));
