@@ -303,6 +303,14 @@ class FlashAttn(unittest.TestCase):
         self.assertEqual(lse.tobytes(), flash_ladder.attention(q, k, v, return_lse=True)[1].tobytes())
         self.assertIsNone(probabilities)
 
+    def test_sequences_of_several_lengths_are_each_by_itself(self):
+        q, k, v = (each[0] for each in inputs())
+        ends = np.array([0, 50, 50, 128], np.int32)
+        out = flash_ladder.flash_attn_varlen_func(q, k, v, ends, ends, 78, 78, causal=True)
+        for begin, end in ((0, 50), (50, 128)):
+            alone = flash_ladder.attention(*(each[None, begin:end] for each in (q, k, v)), causal=True)
+            self.assertEqual(out[begin:end].tobytes(), alone[0].tobytes())
+
     def test_what_no_rung_does_is_said(self):
         q, k, v = inputs()
         with self.assertRaises(NotImplementedError):

@@ -137,6 +137,14 @@ class Check(unittest.TestCase):
         self.assertEqual(result.returncode, DONE, result.stderr)
         self.assertEqual(len(json.loads(result.stdout)), len(rung["variants"]))
 
+    def test_a_problem_finds_the_variant_that_takes_it(self) -> None:
+        rung = next(rung for rung in RUNGS.all if len({variant["dtype"] for variant in rung["variants"]}) > 1)
+        other = next(variant for variant in rung["variants"] if variant["dtype"] != default(rung)["dtype"])
+        word = {"f16": "fp16"}.get(other["dtype"], other["dtype"])
+        result = ladder("check", rung["stage"], "--problem", f"{word} d={other['max_d']} n=70", "--quick", "--json", "-")
+        self.assertEqual(result.returncode, DONE, result.stderr)
+        self.assertEqual({row["variant"] for row in json.loads(result.stdout)}, {other["label"]})
+
     def test_several_shapes(self) -> None:
         one, three = step(B), 3 * step(B)
         result = ladder("--n", f"{one},{three}", "check", B["number"], "--on", "cpu", "--batch", "2", "--inputs", "normal",
