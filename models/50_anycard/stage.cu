@@ -18,15 +18,17 @@ ladder::Counts predict(const ladder::Launched& spec) {
 }
 
 template <class C>
+constexpr auto element = std::is_same_v<typename C::Element, f16> ? ladder::Element::f16 : ladder::Element::bf16;
+
+template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  constexpr auto element = std::is_same_v<typename C::Element, f16> ? ladder::Element::f16 : ladder::Element::bf16;
   rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
                               ladder::WINDOW | ladder::VARLEN | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK,
                   .min_d = C::HEAD_DIM,
                   .max_d = C::HEAD_DIM,
-                  .q = element,
-                  .kv = element,
-                  .o = element};
+                  .q = element<C>,
+                  .kv = element<C>,
+                  .o = element<C>};
   rest.writes_lse = true;
   rest.from_first_key = true;
   rest.conflict_ways = 1.0;
