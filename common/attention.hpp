@@ -35,14 +35,15 @@ struct ForwardParams {
   struct Strides {  // in elements
     int64_t batch, head, row;
   };
-  const bf16 *Q, *K, *V;
-  bf16* O;
+  const void *Q, *K, *V;  // f16 or bf16, whichever the kernel is compiled for; O, too
+  void* O;
   float* LSE;  // [batch, heads, n_q], contiguous; null where nobody wants it. -infinity for a query that sees no key
   Strides Q_strides, K_strides, V_strides, O_strides;
   int batch, heads, kv_heads;  // heads is a multiple of kv_heads: so many queries' heads in a row share one of keys
   int n_q, n_k;
   float softmax_scale;
   bool causal;  // the last query sees all keys, the one before it all but the last, ...
+  int d;        // head dimension: at most the columns that the kernel has, and a multiple of 8
 };
 
 // And with a window, and with sequences of several lengths, which lie one behind the other: [total, heads, d]. Sequence
@@ -79,9 +80,9 @@ struct GradientParams {
 // [batch, kv_heads, n_k, d].
 struct ModelGradientParams {
   using Strides = ForwardParams::Strides;
-  const bf16 *Q, *K, *V, *O, *dO;
+  const void *Q, *K, *V, *O, *dO;  // f16 or bf16, as ForwardParams'; dQ, dK, dV, too
   const float* LSE;
-  bf16 *dQ, *dK, *dV;
+  void *dQ, *dK, *dV;
   Strides Q_strides, K_strides, V_strides, O_strides, LSE_strides;  // and of dQ, dK, dV and dO
   const int *cu_seqlens_q,
       *cu_seqlens_k;  // [batch + 1] of sequences of several lengths; null where all have n_q and n_k
@@ -91,4 +92,5 @@ struct ModelGradientParams {
   float softmax_scale;
   bool causal;
   int left, right;  // keys before a query's own that it sees, and behind it; all, if negative
+  int d;            // as ForwardParams'
 };

@@ -136,10 +136,10 @@ void convert(const Arguments& arguments, ForwardParams& params) {
     const int64_t(&of)[3] = arguments.find(name)->strides;
     return ForwardParams::Strides{of[0], of[1], of[2]};
   };
-  params = {.Q = static_cast<const bf16*>(arguments.at("Q")),
-            .K = static_cast<const bf16*>(arguments.at("K")),
-            .V = static_cast<const bf16*>(arguments.at("V")),
-            .O = static_cast<bf16*>(arguments.at("O")),
+  params = {.Q = arguments.at("Q"),
+            .K = arguments.at("K"),
+            .V = arguments.at("V"),
+            .O = arguments.at("O"),
             .LSE = static_cast<float*>(arguments.at("LSE")),
             .Q_strides = strides("Q"),
             .K_strides = strides("K"),
@@ -151,7 +151,8 @@ void convert(const Arguments& arguments, ForwardParams& params) {
             .n_q = spec.n,
             .n_k = spec.keys(),
             .softmax_scale = spec.scale(),
-            .causal = spec.causal};
+            .causal = spec.causal,
+            .d = spec.d};
 }
 
 void convert(const Arguments& arguments, ModelParams& params) {
@@ -202,15 +203,15 @@ void convert(const Arguments& arguments, ModelGradientParams& params) {
   const auto total = [&](const Lengths& lengths, int n) {
     return varlen ? lengths.before(lengths.count) : spec.batch * n;
   };
-  params = {.Q = static_cast<const bf16*>(arguments.at("Q")),
-            .K = static_cast<const bf16*>(arguments.at("K")),
-            .V = static_cast<const bf16*>(arguments.at("V")),
-            .O = static_cast<const bf16*>(arguments.at("O")),
-            .dO = static_cast<const bf16*>(arguments.at("dO")),
+  params = {.Q = arguments.at("Q"),
+            .K = arguments.at("K"),
+            .V = arguments.at("V"),
+            .O = arguments.at("O"),
+            .dO = arguments.at("dO"),
             .LSE = static_cast<const float*>(arguments.at("LSE")),
-            .dQ = static_cast<bf16*>(arguments.at("dQ")),
-            .dK = static_cast<bf16*>(arguments.at("dK")),
-            .dV = static_cast<bf16*>(arguments.at("dV")),
+            .dQ = arguments.at("dQ"),
+            .dK = arguments.at("dK"),
+            .dV = arguments.at("dV"),
             .Q_strides = strides("Q"),
             .K_strides = strides("K"),
             .V_strides = strides("V"),
@@ -229,7 +230,8 @@ void convert(const Arguments& arguments, ModelGradientParams& params) {
             .softmax_scale = spec.scale(),
             .causal = spec.causal,
             .left = spec.left,
-            .right = spec.right};
+            .right = spec.right,
+            .d = spec.d};
 }
 
 namespace {

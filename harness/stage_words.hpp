@@ -22,6 +22,11 @@ constexpr T max(T a, T b) {
 
 // What the numbers of a tensor are.
 enum class Element : uint8_t { f16, bf16, f32, e4m3, e5m2, s8, i32 };
+// The same of a kernel's type.
+template <class T>
+constexpr Element element_of = Element::f16;
+template <>
+inline constexpr Element element_of<bf16> = Element::bf16;
 
 // The order of a tensor's memory: batch, heads, rows, columns, or with the heads behind the rows.
 enum class Layout : uint8_t { bhnd, bnhd };
@@ -100,7 +105,8 @@ enum Feature : uint32_t {
 // What a variant takes of all that.
 struct Accepts {
   uint32_t features = 0;
-  int min_d = 128, max_d = 128;  // head dimensions
+  int min_d = 128, max_d = 128;  // head dimensions,
+  int d_step = 1;                // and of what they are multiples: a kernel of max_d columns, in which maps end at d
   Element q = Element::f16, kv = Element::f16, o = Element::f16;
   Word formula = "forward";
   size_t row_bytes = 16;  // what lies behind each row (pad) is a multiple of: copies of 16 bytes and TMA begin at such

@@ -11,8 +11,9 @@ namespace {
 constexpr int HEAD_DIM = 128, EACH = HEAD_DIM / 32;  // of a row a lane has columns lane, lane + 32, ...
 constexpr float LOG2E = 1.44269504088896341f;
 
-__device__ __forceinline__ void load_row(float (&row)[EACH], const bf16* from) {
-  for (int i = 0; i < EACH; ++i) row[i] = to_float(ld_global_bf16(from + threadIdx.x + 32 * i));
+__device__ __forceinline__ void load_row(float (&row)[EACH], const void* tensor, int64_t at) {
+  const bf16* const from = static_cast<const bf16*>(tensor) + at + threadIdx.x;
+  for (int i = 0; i < EACH; ++i) row[i] = to_float(ld_global_bf16(from + 32 * i));
 }
 __device__ __forceinline__ float dot(const float (&a)[EACH], const float (&b)[EACH]) {
   float sum = 0.0f;
@@ -55,12 +56,12 @@ __global__ void __launch_bounds__(32) attention(ScoreParams p) {
   const int end = p.right < 0 ? sequence.n_k : min(own + 1 + p.right, sequence.n_k);
 
   float Q[EACH], O[EACH] = {}, row_max = -INFINITY, row_sum = 0.0f;
-  load_row(Q, p.Q + sequence.offset(p.Q_strides, head, sequence.q_begin + query));
+  load_row(Q, p.Q, sequence.offset(p.Q_strides, head, sequence.q_begin + query));
   if (p.sinks != nullptr) row_max = ld_global_f32(p.sinks + head) * LOG2E, row_sum = 1.0f;  // a key without a value
   for (int key = begin; key < end; ++key) {
     float K[EACH], V[EACH];
-    load_row(K, p.K + sequence.offset(p.K_strides, kv_head, sequence.k_begin + key));
-    load_row(V, p.V + sequence.offset(p.V_strides, kv_head, sequence.k_begin + key));
+    load_row(K, p.K, sequence.offset(p.K_strides, kv_head, sequence.k_begin + key));
+    load_row(V, p.V, sequence.offset(p.V_strides, kv_head, sequence.k_begin + key));
     const float S = score_of(p, dot(Q, K), own - key, head) * LOG2E;
     // SOFTMAX  The online softmax: weights are relative to the largest score so far. When one is larger, all that has
     //          been summed shrinks to fit.
@@ -71,7 +72,7 @@ __global__ void __launch_bounds__(32) attention(ScoreParams p) {
   }
 
   // STORE  A query that sees no key has O = 0 and LSE = -infinity.
-  bf16* const to = p.O + sequence.offset(p.O_strides, head, sequence.q_begin + query);
+  bf16* const to = static_cast<bf16*>(p.O) + sequence.offset(p.O_strides, head, sequence.q_begin + query);
   for (int i = 0; i < EACH; ++i) st_global_bf16(to + threadIdx.x + 32 * i, to_bf16(row_sum > 0 ? O[i] / row_sum : 0));
   if (p.LSE == nullptr || threadIdx.x != 0) return;
   int64_t row = (int64_t(blockIdx.z) * p.heads + head) * p.n_q + query;

@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(ROW_THREADS) deltas(ModelGradientParams p) {
   for (int tile_row = threadIdx.x / 8; tile_row < C::BR; tile_row += ROW_THREADS / 8) {
     const int row = blockIdx.x * C::BR + tile_row, query = min(row, p.n_q - 1);
     const int64_t from = offset_of(p.O_strides, head, p.heads, query);
-    const float D = row_dot<HEAD_DIM>(p.O, p.dO, from);
+    const float D = row_dot<HEAD_DIM, 1, bf16>(p.O, p.dO, from);
     if (threadIdx.x % 8 == 0) {
       float* const tile_rows = rows_of<C>(p, head) + blockIdx.x * 2 * C::BR;
       const float LSE = ld_global_f32(p.LSE + size_t(head) * p.n_q + query);
@@ -242,8 +242,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const int warp_key = first_key + warp * 16, rows = p.n_k - warp_key;
   const int64_t dK_rows = offset_of(p.K_strides, blockIdx.y, p.kv_heads, warp_key),
                 dV_rows = offset_of(p.V_strides, blockIdx.y, p.kv_heads, warp_key);
-  store_rows(p.dK + dK_rows, p.K_strides.row, rows, dK_frag, p.softmax_scale);
-  store_rows(p.dV + dV_rows, p.V_strides.row, rows, dV_frag, 1.0f);
+  store_rows(static_cast<bf16*>(p.dK) + dK_rows, p.K_strides.row, rows, dK_frag, p.softmax_scale);
+  store_rows(static_cast<bf16*>(p.dV) + dV_rows, p.V_strides.row, rows, dV_frag, 1.0f);
 }
 
 // dQ, from the sum, when all blocks have added to it. Eight columns of a tile's rows r and r + 8 are 16 numbers of four
@@ -262,8 +262,9 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientPara
       if (row >= p.n_q) continue;
       const float LSE = ld_global_f32(rows_of<C>(p, head) + blockIdx.x * 2 * C::BR + row % C::BR);
       const uint32_t(&four)[4] = pairs[lane_row];  // without any key the sum is 0 times K, which may be NaN
-      st_global_v4(p.dQ + offset_of(p.Q_strides, head, p.heads, row) + panel * PANEL_COLS + column_tile * 8,
-                   LSE == INFINITY ? uint4{0, 0, 0, 0} : uint4{four[0], four[1], four[2], four[3]});
+      st_global_v4(
+          static_cast<bf16*>(p.dQ) + offset_of(p.Q_strides, head, p.heads, row) + panel * PANEL_COLS + column_tile * 8,
+          LSE == INFINITY ? uint4{0, 0, 0, 0} : uint4{four[0], four[1], four[2], four[3]});
     }
   }
 }
@@ -273,9 +274,9 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientPara
 template <class C>
 void run(Device& device, const ModelGradientParams& p) {
   const uint32_t batch = p.batch;
-  const auto tile_map = [&](const bf16* tensor, const ModelGradientParams::Strides& strides, int of_heads, int n,
+  const auto tile_map = [&](const void* tensor, const ModelGradientParams::Strides& strides, int of_heads, int n,
                             uint32_t rows) {
-    return tensor_map_4d(device, tensor, {HEAD_DIM, uint32_t(n), uint32_t(of_heads), batch},
+    return tensor_map_4d(device, static_cast<const bf16*>(tensor), {HEAD_DIM, uint32_t(n), uint32_t(of_heads), batch},
                          {uint64_t(strides.row) * 2, uint64_t(strides.head) * 2, uint64_t(strides.batch) * 2},
                          {PANEL_COLS, rows, 1, 1});
   };

@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(ROW_THREADS) deltas(ModelGradientParams p) {
   for (int tile_row = threadIdx.x / 8; tile_row < C::BR; tile_row += ROW_THREADS / 8) {
     const int query = tile.before + tile.row + min(tile_row, tile.rows - 1);
     const int64_t from = offset_of(p.O_strides, tile.sequence, head, query);
-    const float D = row_dot<HEAD_DIM>(p.O, p.dO, from);
+    const float D = row_dot<HEAD_DIM, 1, bf16>(p.O, p.dO, from);
     if (threadIdx.x % 8 == 0) {
       float* const tile_rows = rows_of<C>(p, blockIdx.x, head);
       const float LSE = ld_global_f32(p.LSE + offset_of(p.LSE_strides, tile.sequence, head, query));
@@ -361,8 +361,9 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientPara
       if (row >= tile.rows) continue;
       const float LSE = ld_global_f32(rows_of<C>(p, blockIdx.x, head) + row);
       const uint32_t(&four)[4] = pairs[lane_row];  // without any key the sum is 0 times K, which may be NaN
-      st_global_v4(p.dQ + offset_of(p.Q_strides, tile.sequence, head, tile.before + tile.row + row) +
-                       panel * PANEL_COLS + column_tile * 8,
+      st_global_v4(static_cast<bf16*>(p.dQ) +
+                       offset_of(p.Q_strides, tile.sequence, head, tile.before + tile.row + row) + panel * PANEL_COLS +
+                       column_tile * 8,
                    LSE == INFINITY ? uint4{0, 0, 0, 0} : uint4{four[0], four[1], four[2], four[3]});
     }
   }
@@ -375,8 +376,9 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientPara
 //         says which.
 template <class C, bool VARLEN>
 void start(Device& device, const ModelGradientParams& p) {
-  const auto tile_map = [&](const bf16* tensor, const ModelGradientParams::Strides& strides, int of_heads, int n,
+  const auto tile_map = [&](const void* data, const ModelGradientParams::Strides& strides, int of_heads, int n,
                             uint32_t rows) {
+    const bf16* const tensor = static_cast<const bf16*>(data);
     const uint64_t row = strides.row * 2, head = strides.head * 2, sequence = strides.batch * 2;
     if (VARLEN) {
       return tensor_map_4d(device, tensor - rows * strides.row, {HEAD_DIM, rows, 1u << 31, uint32_t(of_heads)},

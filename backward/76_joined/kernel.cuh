@@ -4,7 +4,7 @@
 // Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16;
 //          dQ 32).
 //          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90a.
-// Shapes:  Q, O, dO, dQ: [batch, heads, n_q, d] bf16; K, V, dK, dV: [batch, kv_heads, n_k, d] bf16, in any strides; a
+// Shapes:  Q, O, dO, dQ: [batch, heads, n_q, d] f16 or bf16; K, V, dK, dV: [batch, kv_heads, n_k, d] of that type, in any strides; a
 //          gradient lies as its tensor, dO as O.   LSE: [batch, heads, n_q] f32.
 //          Or [total_q, heads, d], [total_k, kv_heads, d], LSE [heads, total_q]; with cu_seqlens, [batch + 1] each.
 //          In the workspace the list, [batch] Sequences; behind it for each tile of BR queries and each head the sum of
@@ -20,8 +20,8 @@ using namespace backward::models;
 constexpr int HEAD_DIM = 128, ROW_BYTES = HEAD_DIM * 2, ROW_CHUNKS = ROW_BYTES / 16, PANELS = HEAD_DIM / PANEL_COLS;
 constexpr int COLUMN_TILES = HEAD_DIM / 8, D_SLICES = HEAD_DIM / 16;
 
-template <int BR, int BC, int WARPS, int STAGES>
-struct Config : Walk<bf16, HEAD_DIM, BR, BC, WARPS, STAGES> {};
+template <class T, int BR, int BC, int WARPS, int STAGES>
+struct Config : Walk<T, HEAD_DIM, BR, BC, WARPS, STAGES> {};
 
 // dK and dV of BC keys, over all tiles of queries of all heads of their group, and what these keys add to dQ.
 // Grid (tiles of keys * kv_heads).
@@ -30,6 +30,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     gradients(ModelGradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
               const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map,
               const __grid_constant__ TensorMap dK_map, const __grid_constant__ TensorMap dV_map) {
+  using T = typename C::T;
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
   constexpr int QUERY_SLICES = BR / 16;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
@@ -87,9 +88,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       begin_with(dP_frag[2 * query_slice], dP_frag[2 * query_slice + 1], ld_shared_v4(four + BR * 4));
     }
     wgmma_fence(S_frag, dP_frag);
-    issue_scores<bf16, HEAD_DIM, BC, BR>(S_frag, K_rows, Q_here);
+    issue_scores<T, HEAD_DIM, BC, BR>(S_frag, K_rows, Q_here);
     wgmma_commit();
-    issue_scores<bf16, HEAD_DIM, BC, BR>(dP_frag, V_rows, dO_here);
+    issue_scores<T, HEAD_DIM, BC, BR>(dP_frag, V_rows, dO_here);
     wgmma_commit();
     if (tile > 0) hand_over(full_dQ);  // of the tile before
     wgmma_wait<1>(S_frag);             // safe to read S: its products are done, those of dP may go on
@@ -109,14 +110,14 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 
     // SOFTMAX
     uint32_t P_frag[QUERY_SLICES][4], dS_frag[QUERY_SLICES][4];
-    weigh<bf16>(S_frag, P_frag, scale_log2);
+    weigh<T>(S_frag, P_frag, scale_log2);
 
     // PV  dV += P^T dO
     wgmma_fence(dV_frag, P_frag);
-    issue_PV<bf16>(dV_frag, P_frag, dO_here);
+    issue_PV<T>(dV_frag, P_frag, dO_here);
     wgmma_commit();
     wgmma_wait<1>(dP_frag);  // safe to read dP: its products are done, those of dV may go on
-    multiply<bf16>(dS_frag, S_frag, dP_frag);
+    multiply<T>(dS_frag, S_frag, dP_frag);
 
     // PV  dS goes to shared memory, queries as rows.
     store_transposed<BR>(smem.dS + buffer, dS_frag);
@@ -126,12 +127,12 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     // PV  dQ[BR queries x 64 columns] = dS K, of all keys of the block.
     float dQ_frag[PANEL_COLS / 8][4];
     wgmma_fence(dQ_frag);
-    issue_dQ<bf16, BC, BR>(dQ_frag, dS_tiles, buffer, K_panel);
+    issue_dQ<T, BC, BR>(dQ_frag, dS_tiles, buffer, K_panel);
     wgmma_commit();
 
     // PV  dK += dS^T Q, under which dQ leaves
     wgmma_fence(dK_frag, dS_frag);
-    issue_PV<bf16>(dK_frag, dS_frag, Q_here);
+    issue_PV<T>(dK_frag, dS_frag, Q_here);
     wgmma_commit();
     wgmma_wait<1>(dV_frag, P_frag, dQ_frag);            // safe to read dQ: its products are done, those of dK may go on
     mbarrier_wait_parity(full_dQ + 8, (tile % 2) ^ 1);  // safe to overwrite: the dQ before has been read
@@ -151,7 +152,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 //         are strides.
 template <class C, bool VARLEN>
 void start(Device& device, const ModelGradientParams& p) {
-  const auto map = [&](const bf16* tensor, const ModelGradientParams::Strides& strides, int heads, int n,
+  const auto map = [&](const void* tensor, const ModelGradientParams::Strides& strides, int heads, int n,
                        uint32_t rows) { return tile_map<C, VARLEN>(device, p, tensor, strides, heads, n, rows); };
   const dim3 rows_grid(all_tiles<C::BR>(p.cu_seqlens_q, p.batch, p.n_q, p.total_q), p.heads);
   launch(device, plan<C, Seers>, dim3(1), dim3(ROW_THREADS), 0, p);

@@ -39,9 +39,12 @@ template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
                               ladder::WINDOW | ladder::VARLEN,
-                  .q = ladder::Element::bf16,
-                  .kv = ladder::Element::bf16,
-                  .o = ladder::Element::bf16,
+                  .min_d = PANEL_COLS + 8,  // of several lengths a box may not begin behind the columns
+                  .max_d = HEAD_DIM,
+                  .d_step = 8,
+                  .q = ladder::element_of<typename C::T>,
+                  .kv = ladder::element_of<typename C::T>,
+                  .o = ladder::element_of<typename C::T>,
                   .formula = "backward"};
   rest.workspace_bytes = workspace_bytes<C>;
   rest.recorded = true;
@@ -64,7 +67,7 @@ const ladder::Registration registration({
     .max_sm = 90,
     .needs = "wgmma, setmaxnreg, stmatrix, TMA, cp.reduce.async.bulk, mbarrier, 193 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 168, .spill_bytes = 0}},
-    .variants = {variant<Config<64, 128, 8, 2>>()},
+    .variants = {variant<Config<bf16, 64, 128, 8, 2>>(), variant<Config<f16, 64, 128, 8, 2>>({.label = "f16"})},
 });
 
 }  // namespace

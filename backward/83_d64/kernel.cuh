@@ -5,7 +5,7 @@
 // Tile:    128x128, 8 warps and 4 that copy and add.  Shared: 194 KiB (K, V 16 each; Q, dO, LSE, D 2 x 33; dS 2 x 32;
 //          dQ 32).
 //          Needs d = 64, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90a.
-// Shapes:  Q, O, dO, dQ: [batch, heads, n_q, d] bf16; K, V, dK, dV: [batch, kv_heads, n_k, d] bf16, in any strides; a
+// Shapes:  Q, O, dO, dQ: [batch, heads, n_q, d] f16 or bf16; K, V, dK, dV: [batch, kv_heads, n_k, d] of that type, in any strides; a
 //          gradient lies as its tensor, dO as O.   LSE: [batch, heads, n_q] f32.
 //          Or [total_q, heads, d], [total_k, kv_heads, d], LSE [heads, total_q]; with cu_seqlens, [batch + 1] each.
 //          In the workspace the list, [batch] Sequences; behind it for each tile of BR queries and each head the sum of
@@ -21,8 +21,8 @@ using namespace backward::models;
 constexpr int HEAD_DIM = 64, ROW_BYTES = HEAD_DIM * 2, ROW_CHUNKS = ROW_BYTES / 16;
 constexpr int COLUMN_TILES = HEAD_DIM / 8, D_SLICES = HEAD_DIM / 16;
 
-template <int BR, int BC, int WARPS, int STAGES>
-struct Config : Walk<bf16, HEAD_DIM, BR, BC, WARPS, STAGES> {
+template <class T, int BR, int BC, int WARPS, int STAGES>
+struct Config : Walk<T, HEAD_DIM, BR, BC, WARPS, STAGES> {
   static_assert(BR == 128, "each warpgroup has 64 queries of dQ");
 };
 
@@ -33,6 +33,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     gradients(ModelGradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
               const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map,
               const __grid_constant__ TensorMap dK_map, const __grid_constant__ TensorMap dV_map) {
+  using T = typename C::T;
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
   constexpr int QUERY_SLICES = BR / 16;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
@@ -88,9 +89,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       begin_with(dP_frag[2 * query_slice], dP_frag[2 * query_slice + 1], ld_shared_v4(four + BR * 4));
     }
     wgmma_fence(S_frag, dP_frag);
-    issue_scores<bf16, HEAD_DIM, BC, BR>(S_frag, K_rows, Q_here);
+    issue_scores<T, HEAD_DIM, BC, BR>(S_frag, K_rows, Q_here);
     wgmma_commit();
-    issue_scores<bf16, HEAD_DIM, BC, BR>(dP_frag, V_rows, dO_here);
+    issue_scores<T, HEAD_DIM, BC, BR>(dP_frag, V_rows, dO_here);
     wgmma_commit();
     if (tile > 0) hand_over(full_dQ);  // of the tile before
     wgmma_wait<1>(S_frag);             // safe to read S: its products are done, those of dP may go on
@@ -98,14 +99,14 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 
     // SOFTMAX
     uint32_t P_frag[QUERY_SLICES][4], dS_frag[QUERY_SLICES][4];
-    weigh<bf16>(S_frag, P_frag, scale_log2);
+    weigh<T>(S_frag, P_frag, scale_log2);
 
     // PV  dV += P^T dO
     wgmma_fence(dV_frag, P_frag);
-    issue_PV<bf16>(dV_frag, P_frag, dO_here);
+    issue_PV<T>(dV_frag, P_frag, dO_here);
     wgmma_commit();
     wgmma_wait<1>(dP_frag);  // safe to read dP: its products are done, those of dV may go on
-    multiply<bf16>(dS_frag, S_frag, dP_frag);
+    multiply<T>(dS_frag, S_frag, dP_frag);
 
     // PV  dS goes to shared memory, queries as rows.
     store_transposed<BR>(smem.dS + buffer, dS_frag);
@@ -115,12 +116,12 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     // PV  dQ[64 queries x d] = dS K, of all keys of the block.
     float dQ_frag[COLUMN_TILES][4];
     wgmma_fence(dQ_frag);
-    issue_dQ<bf16, BC, BR>(dQ_frag, dS_rows, buffer, K_tile);
+    issue_dQ<T, BC, BR>(dQ_frag, dS_rows, buffer, K_tile);
     wgmma_commit();
 
     // PV  dK += dS^T Q, under which dQ leaves
     wgmma_fence(dK_frag, dS_frag);
-    issue_PV<bf16>(dK_frag, dS_frag, Q_here);
+    issue_PV<T>(dK_frag, dS_frag, Q_here);
     wgmma_commit();
     wgmma_wait<1>(dV_frag, P_frag, dQ_frag);            // safe to read dQ: its products are done, those of dK may go on
     mbarrier_wait_parity(full_dQ + 8, (tile % 2) ^ 1);  // safe to overwrite: the dQ before has been read
@@ -142,26 +143,29 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 // lanes, side by side: a thread has these, and eight threads have 64 columns.   Grid (tiles of queries, heads).
 template <class C>
 __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientParams p) {
+  using T = typename C::T;
   const int head = blockIdx.y;
   const float scale = p.softmax_scale;
   const QueryTile<C> tile(p, blockIdx.x);
   if (tile.rows <= 0) return;  // a tile that no sequence has
   for (int i = threadIdx.x; i < C::BR * ROW_CHUNKS / 2; i += ROW_THREADS) {
     const int column_tile = i % 8, four_lanes = i / 8 % 32, half = i / 256;  // of a warpgroup: its 32 times four lanes
+    const int column = column_tile * 8;
+    if (column >= p.d) continue;
     const float* const from =
         dQ_sum_of<C>(p, blockIdx.x, head) + half * (C::dQ_BYTES / 4) + column_tile * 512 + four_lanes * 16;
     uint32_t pairs[2][4];  // [lane_row]
     for (int lane = 0; lane < 4; ++lane) {
       const uint4 four = ld_global_v4(from + lane * 4);
-      pairs[0][lane] = pack_bf16x2(__uint_as_float(four.x) * scale, __uint_as_float(four.y) * scale);
-      pairs[1][lane] = pack_bf16x2(__uint_as_float(four.z) * scale, __uint_as_float(four.w) * scale);
+      pairs[0][lane] = pack<T>(__uint_as_float(four.x) * scale, __uint_as_float(four.y) * scale);
+      pairs[1][lane] = pack<T>(__uint_as_float(four.z) * scale, __uint_as_float(four.w) * scale);
     }
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       const int row = half * 64 + four_lanes / 8 * 16 + lane_row * 8 + four_lanes % 8, query = tile.row + row;
       if (row >= tile.rows) continue;
       const float LSE = ld_global_f32(p.LSE + offset_of(p.LSE_strides, tile.sequence, head, query));
       const uint32_t(&four)[4] = pairs[lane_row];  // without any key the sum is 0 times K, which may be NaN
-      st_global_v4(p.dQ + offset_of(p.Q_strides, tile.sequence, head, query) + column_tile * 8,
+      st_global_v4(static_cast<T*>(p.dQ) + offset_of(p.Q_strides, tile.sequence, head, query) + column,
                    LSE == -INFINITY ? uint4{0, 0, 0, 0} : uint4{four[0], four[1], four[2], four[3]});
     }
   }
@@ -171,7 +175,7 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientPara
 //         are strides.
 template <class C, bool VARLEN>
 void start(Device& device, const ModelGradientParams& p) {
-  const auto map = [&](const bf16* tensor, const ModelGradientParams::Strides& strides, int heads, int n,
+  const auto map = [&](const void* tensor, const ModelGradientParams::Strides& strides, int heads, int n,
                        uint32_t rows) { return tile_map<C, VARLEN>(device, p, tensor, strides, heads, n, rows); };
   const dim3 rows_grid(all_tiles<C::BR>(p.cu_seqlens_q, p.batch, p.n_q, p.total_q), p.heads);
   launch(device, plan<C, SeersNearby>, dim3(1), dim3(ROW_THREADS), 0, p);

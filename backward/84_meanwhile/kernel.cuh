@@ -4,7 +4,7 @@
 // Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 179 KiB (K, V 16 each; Q, dO, LSE, D 6 x 16.5; dS 2 x 16;
 //          dQ 16).
 //          Needs d = 64, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90a.
-// Shapes:  Q, O, dO, dQ: [batch, heads, n_q, d] bf16; K, V, dK, dV: [batch, kv_heads, n_k, d] bf16, in any strides; a
+// Shapes:  Q, O, dO, dQ: [batch, heads, n_q, d] f16 or bf16; K, V, dK, dV: [batch, kv_heads, n_k, d] of that type, in any strides; a
 //          gradient lies as its tensor, dO as O.   LSE: [batch, heads, n_q] f32.
 //          Or [total_q, heads, d], [total_k, kv_heads, d], LSE [heads, total_q]; with cu_seqlens, [batch + 1] each.
 //          In the workspace the list, [batch] Sequences; behind it for each tile of BR queries and each head the sum of
@@ -20,8 +20,8 @@ using namespace backward::models;
 constexpr int HEAD_DIM = 64, ROW_BYTES = HEAD_DIM * 2, ROW_CHUNKS = ROW_BYTES / 16;
 constexpr int COLUMN_TILES = HEAD_DIM / 8, D_SLICES = HEAD_DIM / 16;
 
-template <int BR, int BC, int WARPS, int STAGES>
-struct Config : Walk<bf16, HEAD_DIM, BR, BC, WARPS, STAGES, 1> {  // a barrier more: dS is there
+template <class T, int BR, int BC, int WARPS, int STAGES>
+struct Config : Walk<T, HEAD_DIM, BR, BC, WARPS, STAGES, 1> {  // a barrier more: dS is there
   static_assert(BR == 64, "each warpgroup has 32 columns of dQ");
 };
 
@@ -34,10 +34,10 @@ __device__ __forceinline__ void begin_tile(float (&frag)[TILES][4], uint32_t num
                ld_shared_v4(numbers + (slice * 16 + threadIdx.x % 32 % 4 * 4) * 4));
 }
 // S^T += K Q^T, or dP^T += V dO^T, of K and V in registers.
-template <int TILES>
+template <class T, int TILES>
 __device__ __forceinline__ void issue_scores(float (&S)[TILES][4], const uint32_t (&K)[D_SLICES][4], uint64_t Q) {
 #pragma unroll
-  for (int slice = 0; slice < D_SLICES; ++slice) wgmma_rs_bf16(S, K[slice], wgmma_advance(Q, slice * 32));
+  for (int slice = 0; slice < D_SLICES; ++slice) multiply_rs<T>(S, K[slice], wgmma_advance(Q, slice * 32), true);
 }
 
 // dK and dV of BC keys, over all tiles of queries of all heads of their group, and what these keys add to dQ.
@@ -47,6 +47,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     gradients(ModelGradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
               const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map,
               const __grid_constant__ TensorMap dK_map, const __grid_constant__ TensorMap dV_map) {
+  using T = typename C::T;
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
   constexpr int QUERY_SLICES = BR / 16;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
@@ -93,15 +94,15 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const auto start_dQ = [&](int tile, float(&dQ_frag)[COLUMN_TILES / 2][4]) {
     mbarrier_wait_parity(full_dS, tile % 2);  // safe to read dS, the other warpgroup's too
     wgmma_fence(dQ_frag);
-    issue_dQ<bf16, BC, BR>(dQ_frag, dS_tiles, tile % 2 * C::dS_BYTES, K_half);
+    issue_dQ<T, BC, BR>(dQ_frag, dS_tiles, tile % 2 * C::dS_BYTES, K_half);
     wgmma_commit();
   };
   const auto start_dK = [&](int tile) {
     wgmma_fence(dK_frag, dS_frag);
 #pragma unroll
     for (int query_slice = 0; query_slice < QUERY_SLICES; ++query_slice)
-      wgmma_rs_bf16<true>(dK_frag, dS_frag[query_slice],
-                          wgmma_advance(Q_tiles, tile % STAGES * C::Q_BYTES + query_slice * 16 * ROW_BYTES));
+      multiply_rs<T, true>(dK_frag, dS_frag[query_slice],
+                           wgmma_advance(Q_tiles, tile % STAGES * C::Q_BYTES + query_slice * 16 * ROW_BYTES), true);
     wgmma_commit();
   };
   const auto store_dQ = [&](int tile, const float(&dQ_frag)[COLUMN_TILES / 2][4]) {
@@ -128,7 +129,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     smem.ring.wait_full(tile);
     begin_tile(S_frag, rows);
     wgmma_fence(S_frag, K_frag);
-    issue_scores(S_frag, K_frag, Q_here);
+    issue_scores<T>(S_frag, K_frag, Q_here);
     wgmma_commit();
 
     // SOFTMAX  beside dQ and dK of the tile before, and beside dP: the tensor cores have no pause.
@@ -154,19 +155,19 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     // QK  dP^T = V dO^T - D
     wgmma_fence(dP_frag, V_frag);
-    issue_scores(dP_frag, V_frag, dO_here);
+    issue_scores<T>(dP_frag, V_frag, dO_here);
     wgmma_commit();
     weigh(is_first ? 0 : 5, BR / 8);
 
     uint32_t P_frag[QUERY_SLICES][4];
-    pack_weights<bf16>(P_frag, S_frag);
+    pack_weights<T>(P_frag, S_frag);
 
     // PV  dV += P^T dO
     wgmma_fence(dV_frag, P_frag);
-    issue_PV<bf16>(dV_frag, P_frag, dO_here);
+    issue_PV<T>(dV_frag, P_frag, dO_here);
     wgmma_commit();
     wgmma_wait<1>(dP_frag);  // safe to read dP: its products are done, those of dV may go on
-    multiply<bf16>(dS_frag, S_frag, dP_frag);
+    multiply<T>(dS_frag, S_frag, dP_frag);
 
     // PV  dS goes to shared memory, queries as rows. What lay there the other warpgroup has read: it made
     //     that dQ before it handed over the dS that this one has waited for.
@@ -209,26 +210,29 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 // lanes, side by side: a thread has these, and eight threads have 64 columns.   Grid (tiles of queries, heads).
 template <class C>
 __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientParams p) {
+  using T = typename C::T;
   const int head = blockIdx.y;
   const float scale = p.softmax_scale;
   const QueryTile<C> tile(p, blockIdx.x);
   if (tile.rows <= 0) return;  // a tile that no sequence has
   for (int i = threadIdx.x; i < C::BR * ROW_CHUNKS / 2; i += ROW_THREADS) {
     const int column_tile = i % 4, four_lanes = i / 4 % 32, half = i / 128;  // of a warpgroup: its 32 times four lanes
+    const int column = half * 32 + column_tile * 8;
+    if (column >= p.d) continue;
     const float* const from =
         dQ_sum_of<C>(p, blockIdx.x, head) + half * (C::dQ_BYTES / 4) + column_tile * 512 + four_lanes * 16;
     uint32_t pairs[2][4];  // [lane_row]
     for (int lane = 0; lane < 4; ++lane) {
       const uint4 four = ld_global_v4(from + lane * 4);
-      pairs[0][lane] = pack_bf16x2(__uint_as_float(four.x) * scale, __uint_as_float(four.y) * scale);
-      pairs[1][lane] = pack_bf16x2(__uint_as_float(four.z) * scale, __uint_as_float(four.w) * scale);
+      pairs[0][lane] = pack<T>(__uint_as_float(four.x) * scale, __uint_as_float(four.y) * scale);
+      pairs[1][lane] = pack<T>(__uint_as_float(four.z) * scale, __uint_as_float(four.w) * scale);
     }
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       const int row = four_lanes / 8 * 16 + lane_row * 8 + four_lanes % 8, query = tile.row + row;
       if (row >= tile.rows) continue;
       const float LSE = ld_global_f32(p.LSE + offset_of(p.LSE_strides, tile.sequence, head, query));
       const uint32_t(&four)[4] = pairs[lane_row];  // without any key the sum is 0 times K, which may be NaN
-      st_global_v4(p.dQ + offset_of(p.Q_strides, tile.sequence, head, query) + half * 32 + column_tile * 8,
+      st_global_v4(static_cast<T*>(p.dQ) + offset_of(p.Q_strides, tile.sequence, head, query) + column,
                    LSE == -INFINITY ? uint4{0, 0, 0, 0} : uint4{four[0], four[1], four[2], four[3]});
     }
   }
@@ -238,7 +242,7 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientPara
 //         are strides.
 template <class C, bool VARLEN>
 void start(Device& device, const ModelGradientParams& p) {
-  const auto map = [&](const bf16* tensor, const ModelGradientParams::Strides& strides, int heads, int n,
+  const auto map = [&](const void* tensor, const ModelGradientParams::Strides& strides, int heads, int n,
                        uint32_t rows) { return tile_map<C, VARLEN>(device, p, tensor, strides, heads, n, rows); };
   const dim3 rows_grid(all_tiles<C::BR>(p.cu_seqlens_q, p.batch, p.n_q, p.total_q), p.heads);
   launch(device, plan<C, SeersNearby>, dim3(1), dim3(ROW_THREADS), 0, p);

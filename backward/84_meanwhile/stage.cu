@@ -41,11 +41,12 @@ template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
                               ladder::WINDOW | ladder::VARLEN,
-                  .min_d = HEAD_DIM,
+                  .min_d = 8,
                   .max_d = HEAD_DIM,
-                  .q = ladder::Element::bf16,
-                  .kv = ladder::Element::bf16,
-                  .o = ladder::Element::bf16,
+                  .d_step = 8,
+                  .q = ladder::element_of<typename C::T>,
+                  .kv = ladder::element_of<typename C::T>,
+                  .o = ladder::element_of<typename C::T>,
                   .formula = "backward"};
   rest.workspace_bytes = workspace_bytes<C>;
   rest.conflict_ways = 1.0;
@@ -70,7 +71,7 @@ const ladder::Registration registration({
     .max_sm = 90,
     .needs = "wgmma, setmaxnreg, stmatrix, TMA, cp.reduce.async.bulk, mbarrier, 179 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 168, .spill_bytes = 0}},
-    .variants = {variant<Config<64, 128, 8, 6>>()},
+    .variants = {variant<Config<bf16, 64, 128, 8, 6>>(), variant<Config<f16, 64, 128, 8, 6>>({.label = "f16"})},
 });
 
 }  // namespace

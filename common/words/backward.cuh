@@ -116,12 +116,8 @@ template <class T, int D, int ROWS_K, int ROWS_Q, int TILES>
 __device__ __forceinline__ void issue_scores(float (&S)[TILES][4], uint64_t K, uint64_t Q LADDER_SITE_PARAMETER) {
 #pragma unroll
   for (int slice = 0; slice < D / 16; ++slice) {
-    if constexpr (std::is_same_v<T, bf16>)
-      wgmma_ss_bf16(S, wgmma_advance(K, slices_on<ROWS_K>(slice)), wgmma_advance(Q, slices_on<ROWS_Q>(slice)),
-                    true LADDER_SITE);
-    else
-      wgmma_ss(S, wgmma_advance(K, slices_on<ROWS_K>(slice)), wgmma_advance(Q, slices_on<ROWS_Q>(slice)),
-               true LADDER_SITE);
+    multiply_ss<T>(S, wgmma_advance(K, slices_on<ROWS_K>(slice)), wgmma_advance(Q, slices_on<ROWS_Q>(slice)),
+                   true LADDER_SITE);
   }
 }
 // dQ[64 queries x 8 TILES columns] = dS K, of KEYS keys: dS, `buffer` bytes from `dS_tiles` on, has ROWS queries as
@@ -131,12 +127,8 @@ __device__ __forceinline__ void issue_dQ(float (&dQ)[TILES][4], uint64_t dS_tile
                                          uint64_t K LADDER_SITE_PARAMETER) {
 #pragma unroll
   for (int slice = 0; slice < KEYS / 16; ++slice) {
-    if constexpr (std::is_same_v<T, bf16>)
-      wgmma_ss_bf16<true>(dQ, wgmma_advance(dS_tiles, buffer + slices_on<ROWS>(slice)),
-                          wgmma_advance(K, slice * 16 * PANEL_ROW_BYTES), slice > 0 LADDER_SITE);
-    else
-      wgmma_ss<true>(dQ, wgmma_advance(dS_tiles, buffer + slices_on<ROWS>(slice)),
-                     wgmma_advance(K, slice * 16 * PANEL_ROW_BYTES), slice > 0 LADDER_SITE);
+    multiply_ss<T, true>(dQ, wgmma_advance(dS_tiles, buffer + slices_on<ROWS>(slice)),
+                         wgmma_advance(K, slice * 16 * PANEL_ROW_BYTES), slice > 0 LADDER_SITE);
   }
 }
 
@@ -295,13 +287,15 @@ __device__ __forceinline__ void stage_gradients(const Params& p, const Smem<C>& 
   __syncwarp(LADDER_SITE_ALONE);                // safe to copy: all lanes have stored
 }
 
-// dot(a, b) of two rows of D numbers, `at` times STRIDE numbers on, by eight lanes, which all get it (63_onewalk).
-template <int D, int STRIDE = 1, class T = f16, class Offset = size_t>
-__device__ __forceinline__ float row_dot(const T* a, const T* b, Offset at LADDER_SITE_PARAMETER) {
+// dot(a, b) of two rows of D numbers, or the first `columns` of them, `at` times STRIDE numbers on, by eight lanes, which
+// all get it (63_onewalk).
+template <int D, int STRIDE, class T, class Offset>
+__device__ __forceinline__ float row_dot(const void* a, const void* b, Offset at, int columns LADDER_SITE_PARAMETER) {
+  const T *const a_row = static_cast<const T*>(a) + at * STRIDE, *const b_row = static_cast<const T*>(b) + at * STRIDE;
   float sum = 0.0f;
-  for (int chunk = threadIdx.x % 8; chunk < D / 8; chunk += 8) {  // 16 B
-    const uint4 a_chunk = ld_global_v4(a + at * STRIDE + chunk * 8 LADDER_SITE),
-                b_chunk = ld_global_v4(b + at * STRIDE + chunk * 8 LADDER_SITE);
+  for (int chunk = threadIdx.x % 8; chunk < D / 8 && chunk < columns / 8; chunk += 8) {  // 16 B
+    const uint4 a_chunk = ld_global_v4(a_row + chunk * 8 LADDER_SITE),
+                b_chunk = ld_global_v4(b_row + chunk * 8 LADDER_SITE);
     const uint32_t a_pairs[4] = {a_chunk.x, a_chunk.y, a_chunk.z, a_chunk.w},
                    b_pairs[4] = {b_chunk.x, b_chunk.y, b_chunk.z, b_chunk.w};
     for (int i = 0; i < 8; ++i)
@@ -311,6 +305,10 @@ __device__ __forceinline__ float row_dot(const T* a, const T* b, Offset at LADDE
   sum += shfl_xor(sum, 1 LADDER_SITE);
   sum += shfl_xor(sum, 2 LADDER_SITE);
   return sum + shfl_xor(sum, 4 LADDER_SITE);
+}
+template <int D, int STRIDE = 1, class T = f16, class Offset = size_t>
+__device__ __forceinline__ float row_dot(const void* a, const void* b, Offset at LADDER_SITE_PARAMETER) {
+  return row_dot<D, STRIDE, T, Offset>(a, b, at, D LADDER_SITE);
 }
 // Of the 16 numbers of four lanes, side by side, eight columns of two rows, [lane_row], each times `factor`
 // (65_bulkreduce).

@@ -194,13 +194,15 @@ struct QueryTile {
 // Grid (tiles of queries, heads).
 template <class C>
 __global__ void __launch_bounds__(ROW_THREADS) deltas(ModelGradientParams p) {
+  using T = typename C::T;
   const int head = blockIdx.y;
   const QueryTile<C> tile(p, blockIdx.x);
   if (tile.rows <= 0) return;
   float* const sum_of_dQ = dQ_sum_of<C>(p, blockIdx.x, head);
   for (int tile_row = threadIdx.x / 8; tile_row < C::BR; tile_row += ROW_THREADS / 8) {
     const int query = tile.row + min(tile_row, tile.rows - 1);
-    const float D = row_dot<C::HEAD_DIM>(p.O, p.dO, offset_of(p.O_strides, tile.sequence, head, query));
+    const float D =
+        row_dot<C::HEAD_DIM, 1, T, int64_t>(p.O, p.dO, offset_of(p.O_strides, tile.sequence, head, query), p.d);
     if (threadIdx.x % 8 == 0) {
       float* const at = rows_of<C>(p, blockIdx.x, head) + in_lane_order(tile_row);
       const float LSE = ld_global_f32(p.LSE + offset_of(p.LSE_strides, tile.sequence, head, query));
@@ -218,22 +220,25 @@ __global__ void __launch_bounds__(ROW_THREADS) deltas(ModelGradientParams p) {
 // Grid (tiles of queries, heads).
 template <class C>
 __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientParams p) {
+  using T = typename C::T;
   const int head = blockIdx.y;
   const float scale = p.softmax_scale;
   const QueryTile<C> tile(p, blockIdx.x);
   if (tile.rows <= 0) return;
   for (int i = threadIdx.x; i < C::BR * C::HEAD_DIM / 16; i += ROW_THREADS) {
     const int column_tile = i % 8, four_lanes = i / 8 % 32, panel = i / 256;  // of a warpgroup: its 32 times four lanes
+    const int column = panel * PANEL_COLS + column_tile * 8;
+    if (column >= p.d) continue;
     uint32_t pairs[2][4];
-    load_lanes<bf16>(
-        pairs, dQ_sum_of<C>(p, blockIdx.x, head) + panel * PANEL_COLS * C::BR + column_tile * 512 + four_lanes * 16,
-        scale);
+    load_lanes<T>(pairs,
+                  dQ_sum_of<C>(p, blockIdx.x, head) + panel * PANEL_COLS * C::BR + column_tile * 512 + four_lanes * 16,
+                  scale);
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       const int row = four_lanes / 8 * 16 + lane_row * 8 + four_lanes % 8, query = tile.row + row;
       if (row >= tile.rows) continue;
       const float LSE = ld_global_f32(p.LSE + offset_of(p.LSE_strides, tile.sequence, head, query));
       const uint32_t(&four)[4] = pairs[lane_row];  // without any key the sum is 0 times K, which may be NaN
-      st_global_v4(p.dQ + offset_of(p.Q_strides, tile.sequence, head, query) + panel * PANEL_COLS + column_tile * 8,
+      st_global_v4(static_cast<T*>(p.dQ) + offset_of(p.Q_strides, tile.sequence, head, query) + column,
                    LSE == -INFINITY ? uint4{0, 0, 0, 0} : uint4{four[0], four[1], four[2], four[3]});
     }
   }
@@ -349,18 +354,20 @@ __device__ __forceinline__ void copy_gradients(const Smem<C>& smem, const Tensor
   }
 }
 
-// The map of a tensor, in boxes of so many rows and 64 columns (73_lengths). It tells the copy engine where rows end:
-// what it asks for behind is zeros, and what it stores there is dropped. A sequence among others ends where the tensor
+// The map of a tensor, in boxes of so many rows and 64 columns (73_lengths). It tells the copy engine where rows and
+// columns end: what it asks for behind is zeros, and what it stores there is dropped. A sequence among others ends where the tensor
 // does not, so its map is 45's: y < ROWS rows from row z - ROWS on, for every z. In a box that begins at y = ROWS -
 // valid so many rows lie inside, and z says which.
 template <class C, bool VARLEN, class Device>
-auto tile_map(Device& device, const ModelGradientParams& p, const bf16* tensor,
+auto tile_map(Device& device, const ModelGradientParams& p, const void* data,
               const ModelGradientParams::Strides& strides, int of_heads, int n, uint32_t rows) {
+  const typename C::T* const tensor = static_cast<const typename C::T*>(data);
   const uint64_t row = strides.row * 2, head = strides.head * 2, sequence = strides.batch * 2;
-  return VARLEN ? tensor_map_4d(device, tensor - rows * strides.row, {C::HEAD_DIM, rows, 1u << 31, uint32_t(of_heads)},
-                                {row, row, head}, {PANEL_COLS, rows, 1, 1})
-                : tensor_map_4d(device, tensor, {C::HEAD_DIM, uint32_t(n), uint32_t(of_heads), uint32_t(p.batch)},
-                                {row, head, sequence}, {PANEL_COLS, rows, 1, 1});
+  return VARLEN
+             ? tensor_map_4d(device, tensor - rows * strides.row, {uint32_t(p.d), rows, 1u << 31, uint32_t(of_heads)},
+                             {row, row, head}, {PANEL_COLS, rows, 1, 1})
+             : tensor_map_4d(device, tensor, {uint32_t(p.d), uint32_t(n), uint32_t(of_heads), uint32_t(p.batch)},
+                             {row, head, sequence}, {PANEL_COLS, rows, 1, 1});
 }
 
 }  // namespace LADDER_OF_BUILD

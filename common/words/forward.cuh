@@ -23,10 +23,11 @@ constexpr float SUM_LIMIT<f16> = 30000.0f;
 
 // ---- the tile ------------------------------------------------------------------------------------------------------
 
-// 38_seam and 46_alone. What a Config says of a block's tile: BR queries against BC keys at a time by WARPS warps, with
+// 38_seam and 46_alone. What a Config says of a block's tile: f16 or bf16, BR queries against BC keys at a time by WARPS warps, with
 // STAGES tiles of K and of V on their way. A cluster's BLOCKS share K and V; one that works alone is a cluster, too.
-template <int BR_, int BC_, int WARPS_, int STAGES_, int BLOCKS_>
+template <class T, int BR_, int BC_, int WARPS_, int STAGES_, int BLOCKS_>
 struct Tile {
+  using Element = T;
   static constexpr int BR = BR_, BC = BC_, WARPS = WARPS_, STAGES = STAGES_, BLOCKS = BLOCKS_;
   static constexpr int THREADS = WARPS * 32 + 128;  // of a warpgroup that copies, too
 
@@ -532,7 +533,7 @@ __device__ __forceinline__ void let_pass(const Ring& K, const Ring& V, int end, 
 // ---- LAUNCH --------------------------------------------------------------------------------------------------------
 
 // 41_rows, and with sinks 48_scores. Without any key O is 0, and the log-sum-exp that of the sink. A block for each
-// row, a thread for each of its D columns.
+// row, a thread for each of its columns, D at most.
 __device__ __forceinline__ float lse_of_no_keys(const ForwardParams&, int) {
   return -INFINITY;
 }
@@ -543,30 +544,31 @@ template <class T, int D, class Params>
 __global__ void __launch_bounds__(D) no_keys(Params p) {
   const int query = blockIdx.x % p.n_q, head = blockIdx.x / p.n_q % p.heads, sequence = blockIdx.x / p.n_q / p.heads;
   const ForwardParams::Strides& strides = p.O_strides;
-  T* const O_row = p.O + sequence * strides.batch + head * strides.head + query * strides.row;
+  T* const O_row = static_cast<T*>(p.O) + sequence * strides.batch + head * strides.head + query * strides.row;
   st_global_rounded(O_row + threadIdx.x, 0.0f);
   if (p.LSE != nullptr && threadIdx.x == 0) st_global_f32(p.LSE + blockIdx.x, lse_of_no_keys(p, head));
 }
 template <class T, int D, class Params>
 void start_no_keys(Device& device, const Params& p) {
-  launch(device, no_keys<T, D, Params>, dim3(p.n_q * p.batch * p.heads), dim3(D), 0, p);
+  launch(device, no_keys<T, D, Params>, dim3(p.n_q * p.batch * p.heads), dim3(p.d), 0, p);
 }
 
-// 41_rows, and with VARLEN 45_varlen. The map of a tensor [batch, heads, n, D] in any strides, for boxes of `rows` rows
-// and 64 columns, a panel. It tells the copy engine where rows end: what is asked for behind is zeros, and what is
-// stored there is dropped. A sequence among others ends where the tensor does not, so its map is another one: y <
+// 41_rows, and with VARLEN 45_varlen. The map of a tensor [batch, heads, n, d] of T in any strides, for boxes of `rows`
+// rows and 64 columns, a panel. It tells the copy engine where rows and columns end: what is asked for behind is zeros,
+// and what is stored there is dropped. A sequence among others ends where the tensor does not, so its map is another one: y <
 // `rows` rows from row z - `rows` on, for every z. In a box that begins at y = `rows` - valid so many rows lie inside,
 // and z says which.
-template <int D, bool VARLEN = false, class T>
-TensorMap rows_map(Device& device, const T* tensor, const ForwardParams::Strides& strides, int n, int heads, int batch,
-                   uint32_t rows) {
+template <class T, bool VARLEN = false>
+TensorMap rows_map(Device& device, const void* data, const ForwardParams::Strides& strides, int d, int n, int heads,
+                   int batch, uint32_t rows) {
+  const T* const tensor = static_cast<const T*>(data);
   const uint64_t row = strides.row * sizeof(T), head = strides.head * sizeof(T), sequence = strides.batch * sizeof(T);
   if (VARLEN) {
-    return tensor_map_4d(device, tensor - rows * strides.row, {D, rows, 1u << 31, uint32_t(heads)}, {row, row, head},
-                         {64, rows, 1, 1});
+    return tensor_map_4d(device, tensor - rows * strides.row, {uint32_t(d), rows, 1u << 31, uint32_t(heads)},
+                         {row, row, head}, {64, rows, 1, 1});
   }
-  return tensor_map_4d(device, tensor, {D, uint32_t(n), uint32_t(heads), uint32_t(batch)}, {row, head, sequence},
-                       {64, rows, 1, 1});
+  return tensor_map_4d(device, tensor, {uint32_t(d), uint32_t(n), uint32_t(heads), uint32_t(batch)},
+                       {row, head, sequence}, {64, rows, 1, 1});
 }
 
 // 45_varlen. As many blocks as run at the same time, one per SM, in clusters, or fewer where there is less to do.

@@ -147,6 +147,24 @@ __device__ __forceinline__ void store_scaled(uint32_t row, const float (&O)[TILE
   store_scaled_part<T, ROWS, MAY_BE_NONE, TILES>(row, O, 0, by LADDER_SITE);
 }
 
+// A warpgroup's instruction wgmma_ss, or wgmma_rs, in the element T.
+template <class T, bool TRANS_B = false, int TILES>
+__device__ __forceinline__ void multiply_ss(float (&D)[TILES][4], uint64_t A, uint64_t B,
+                                            bool accumulate LADDER_SITE_PARAMETER) {
+  if constexpr (std::is_same_v<T, bf16>)
+    wgmma_ss_bf16<TRANS_B>(D, A, B, accumulate LADDER_SITE);
+  else
+    wgmma_ss<TRANS_B>(D, A, B, accumulate LADDER_SITE);
+}
+template <class T, bool TRANS_B = false, int TILES>
+__device__ __forceinline__ void multiply_rs(float (&D)[TILES][4], const uint32_t (&A)[4], uint64_t B,
+                                            bool accumulate LADDER_SITE_PARAMETER) {
+  if constexpr (std::is_same_v<T, bf16>)
+    wgmma_rs_bf16<TRANS_B>(D, A, B, accumulate LADDER_SITE);
+  else
+    wgmma_rs<TRANS_B>(D, A, B, accumulate LADDER_SITE);
+}
+
 // The products of a tile, of a warpgroup, one for every 16 of the dimension that they sum over. They stand between a
 // wgmma_fence and a wgmma_commit, and run on by themselves. Tiles in shared memory lie in panels as above. S[64 x 8
 // TILES] = Q[64 x D] K^T[D x 8 TILES], or with `accumulate` +=. Q and K have ROWS rows in a panel, and 16 columns are
@@ -159,10 +177,7 @@ __device__ __forceinline__ void issue_QK(float (&S)[TILES][4], uint64_t Q, uint6
     const uint32_t column = (slice % 4) * 32, panel = slice / 4;
     const uint64_t Q_on = wgmma_advance(Q, column + panel * ROWS_Q * 128);
     const uint64_t K_on = wgmma_advance(K, column + panel * ROWS_K * 128);
-    if constexpr (std::is_same_v<T, bf16>)
-      wgmma_ss_bf16(S, Q_on, K_on, slice > 0 || accumulate LADDER_SITE);
-    else
-      wgmma_ss(S, Q_on, K_on, slice > 0 || accumulate LADDER_SITE);
+    multiply_ss<T>(S, Q_on, K_on, slice > 0 || accumulate LADDER_SITE);
   }
 }
 // O[64 x 8 TILES] += P[64 x 16 SLICES] V[16 SLICES x 8 TILES], or without `accumulate` =. 16 keys are 16 rows of V.
@@ -172,10 +187,7 @@ __device__ __forceinline__ void issue_PV(float (&O)[TILES][4], const uint32_t (&
 #pragma unroll
   for (int slice = 0; slice < SLICES; ++slice) {
     const uint64_t V_on = wgmma_advance(V, slice * 16 * 128);
-    if constexpr (std::is_same_v<T, bf16>)
-      wgmma_rs_bf16<true>(O, P[slice], V_on, slice > 0 || accumulate LADDER_SITE);
-    else
-      wgmma_rs<true>(O, P[slice], V_on, slice > 0 || accumulate LADDER_SITE);
+    multiply_rs<T, true>(O, P[slice], V_on, slice > 0 || accumulate LADDER_SITE);
   }
 }
 

@@ -60,12 +60,11 @@ std::vector<std::string> lacking(const Variant& variant, const Spec& spec) {
                                   elements_of(accepts.q, accepts.kv, accepts.o),
                                   elements_of(spec.q_type, spec.kv_type, spec.o_type)));
   }
-  if (spec.d < accepts.min_d || spec.d > accepts.max_d) {
-    reasons.push_back(fmt::format("needs a head dimension of {} (d={} is not)",
-                                  accepts.min_d == accepts.max_d
-                                      ? std::to_string(accepts.max_d)
-                                      : fmt::format("{} to {}", accepts.min_d, accepts.max_d),
-                                  spec.d));
+  if (spec.d < accepts.min_d || spec.d > accepts.max_d || spec.d % accepts.d_step != 0) {
+    std::string able = std::to_string(accepts.max_d);
+    if (accepts.min_d < accepts.max_d) able = fmt::format("{} to {}", accepts.min_d, accepts.max_d);
+    if (accepts.d_step > 1) able += fmt::format(", a multiple of {}", accepts.d_step);
+    reasons.push_back(fmt::format("needs a head dimension of {} (d={} is not)", able, spec.d));
   }
   if (pad_bytes(spec) % accepts.row_bytes != 0) {
     reasons.push_back(fmt::format("needs {} bytes or a multiple behind each row (pad={} are {})", accepts.row_bytes,
@@ -128,7 +127,7 @@ Status fits_shared_memory(const Rung& rung, const Variant& variant, int n, size_
 Spec fitted(const Accepts& accepts, Spec spec) {
   spec.formula = accepts.formula;
   spec.q_type = accepts.q, spec.kv_type = accepts.kv, spec.o_type = accepts.o;
-  spec.d = std::clamp(spec.d, accepts.min_d, accepts.max_d);
+  spec.d = accepts.d_step > 1 ? accepts.max_d : std::clamp(spec.d, accepts.min_d, accepts.max_d);
   return spec;
 }
 

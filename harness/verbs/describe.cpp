@@ -43,6 +43,7 @@ Json json_of_variant(const Variant& variant) {
           {"smem_bytes_per_key", variant.smem_bytes_per_key},
           {"min_d", variant.accepts.min_d},
           {"max_d", variant.accepts.max_d},
+          {"d_step", variant.accepts.d_step},
           {"dtype", to_string(variant.accepts.q)},
           {"formula", variant.accepts.formula.text},
           {"problems", Json::array(problems_of(variant))},

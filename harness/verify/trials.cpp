@@ -76,7 +76,7 @@ Trial all_sets(const Shape& of, uint64_t seed, std::span<const InputKind> kinds 
 }
 
 bool takes_any_d(const Variant& variant) {
-  return variant.accepts.min_d < variant.accepts.max_d;
+  return variant.accepts.min_d < variant.accepts.max_d && variant.accepts.d_step == 1;
 }
 
 // Another scale, other numbers of tiles, and for a variant that takes any head dimension one that no tile divides: nearly the
@@ -506,6 +506,33 @@ std::optional<Trial> far_lengths(const Variant& variant, const Shape& usual, uin
   return Trial{.shape = shape, .seed = seed + 7};
 }
 
+// Fewer columns than the kernel has, one step up to one short of all, and behind each row what is nobody's: where the maps of the copy
+// engine, or whoever loads and stores, end.
+std::vector<Trial> fewer_columns(const Variant& variant, const Shape& usual, uint64_t seed) {
+  const Accepts& accepts = variant.accepts;
+  std::vector<Trial> trials;
+  if (accepts.d_step == 1 || accepts.min_d == accepts.max_d) return trials;
+  std::mt19937_64 random = of_commit(seed);
+  const int steps = (accepts.max_d - accepts.min_d) / accepts.d_step;
+  const int drawn = accepts.min_d + accepts.d_step * static_cast<int>(random() % static_cast<uint64_t>(steps));
+  for (const int d : {accepts.min_d, drawn, accepts.max_d - accepts.d_step}) {
+    Trial trial = few_tiles(variant, usual, seed + 15, 2, 2, 67);
+    trial.shape.d = d;
+    trial.shape.causal = d == drawn && variant.takes(CAUSAL);
+    if (variant.takes(STRIDES)) trial.shape.layout = Layout::bnhd, trial.shape.pad = accepts.d_step;
+    trials.push_back(std::move(trial));
+  }
+  if (variant.takes(VARLEN)) {
+    Trial& trial = trials.emplace_back(trials.front());
+    trial.shape.pad = 0, trial.shape.layout = usual.layout;
+    trial.shape.d = drawn;
+    trial.shape.batch = trial.shape.lens_q.count = trial.shape.lens_k.count = 2;
+    trial.shape.n = trial.shape.lens_q.of[0] = trial.shape.lens_k.of[0] = 67;
+    trial.shape.lens_q.of[1] = trial.shape.lens_k.of[1] = 33;
+  }
+  return trials;
+}
+
 // Of each function that makes a trial for the variant, where it takes such a problem.
 using MakeTrial = std::optional<Trial>(const Variant& variant, const Shape& shape, uint64_t seed);
 void add_where_taken(std::vector<Trial>& trials, std::initializer_list<MakeTrial*> functions, const Variant& variant,
@@ -669,6 +696,7 @@ std::vector<Trial> other_formula_trials(const Variant& variant, const Shape& sha
   }
   if (choice.quick) return trials;
   std::ranges::copy(formula_trials(variant, shape, choice.seed), std::back_inserter(trials));
+  std::ranges::copy(fewer_columns(variant, shape, choice.seed), std::back_inserter(trials));
   add_where_taken(trials,
                   {many_rows, far_rows, far_workspace, many_sequences, many_keys, drawn_problem, largest_of_formula},
                   variant, shape, choice.seed);
@@ -870,6 +898,7 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
   }
   std::ranges::move(largest_scores(variant, shape, choice.seed, choice.any_scores), std::back_inserter(trials));
   std::ranges::move(formula_trials(variant, shape, choice.seed), std::back_inserter(trials));
+  std::ranges::move(fewer_columns(variant, shape, choice.seed), std::back_inserter(trials));
   add_where_taken(trials,
                   {many_rows, far_rows, far_workspace, many_sequences, thin, far_below_cap, parts_of_cap, far_keys,
                    about_minus_cap, many_queries},

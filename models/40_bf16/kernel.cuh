@@ -297,9 +297,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 template <class C>
 void run(Device& device, const ForwardParams& p) {
   const uint32_t n = p.n_q, heads = p.batch * p.heads;
-  const auto tile_map = [&](const Element* tensor, uint32_t rows,
+  const auto tile_map = [&](const void* tensor, uint32_t rows,
                             uint32_t panels) {  // [head][panel][row][panel's column]
-    return tensor_map_4d(device, tensor, {PANEL_COLS, n, PANELS, heads},
+    return tensor_map_4d(device, static_cast<const Element*>(tensor), {PANEL_COLS, n, PANELS, heads},
                          {ROW_BYTES, PANEL_ROW_BYTES, uint64_t(n) * ROW_BYTES}, {PANEL_COLS, rows, panels, 1});
   };
   const uint32_t pairs = (n / C::BR + 1) / C::BLOCKS, sms = multiprocessors(device) / C::BLOCKS;

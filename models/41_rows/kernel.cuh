@@ -338,7 +338,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 __global__ void __launch_bounds__(HEAD_DIM) no_keys(ForwardParams p) {
   const int query = blockIdx.x % p.n_q, head = blockIdx.x / p.n_q % p.heads, sequence = blockIdx.x / p.n_q / p.heads;
   const ForwardParams::Strides& strides = p.O_strides;
-  Element* const O_row = p.O + sequence * strides.batch + head * strides.head + query * strides.row;
+  Element* const O_row =
+      static_cast<Element*>(p.O) + sequence * strides.batch + head * strides.head + query * strides.row;
   st_global_rounded(O_row + threadIdx.x, 0.0f);
   if (p.LSE != nullptr && threadIdx.x == 0) st_global_f32(p.LSE + blockIdx.x, -INFINITY);
 }
@@ -349,12 +350,12 @@ __global__ void __launch_bounds__(HEAD_DIM) no_keys(ForwardParams p) {
 template <class C>
 void run(Device& device, const ForwardParams& p) {
   const uint32_t batch = p.batch, all_heads = p.heads, heads = batch * all_heads;
-  const auto tile_map = [&](const Element* tensor, const ForwardParams::Strides& strides, int n, uint32_t rows) {
-    return tensor_map_4d(device, tensor, {HEAD_DIM, uint32_t(n), all_heads, batch},
+  const auto tile_map = [&](const void* tensor, const ForwardParams::Strides& strides, int n, uint32_t rows) {
+    return tensor_map_4d(device, static_cast<const Element*>(tensor), {uint32_t(p.d), uint32_t(n), all_heads, batch},
                          {uint64_t(strides.row) * 2, uint64_t(strides.head) * 2, uint64_t(strides.batch) * 2},
                          {PANEL_COLS, rows, 1, 1});
   };
-  if (p.n_k == 0) return launch(device, no_keys, dim3(p.n_q * heads), dim3(HEAD_DIM), 0, p);
+  if (p.n_k == 0) return launch(device, no_keys, dim3(p.n_q * heads), dim3(p.d), 0, p);
   const uint32_t pairs = ((p.n_q + C::BR - 1) / C::BR + 1) / C::BLOCKS, sms = multiprocessors(device) / C::BLOCKS;
   const uint32_t shares = (p.causal ? (pairs + 1) / 2 : pairs) * heads;  // two pairs or one
   launch_clusters(device,

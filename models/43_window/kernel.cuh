@@ -385,8 +385,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 template <class C>
 void run(Device& device, const ModelParams& p) {
   const uint32_t heads = p.batch * p.heads;
-  const auto map = [&](const Element* tensor, const ForwardParams::Strides& strides, int heads, int n, int rows) {
-    return forward::rows_map<HEAD_DIM>(device, tensor, strides, n, heads, p.batch, rows);
+  const auto map = [&](const void* tensor, const ForwardParams::Strides& strides, int heads, int n, int rows) {
+    return forward::rows_map<Element>(device, tensor, strides, p.d, n, heads, p.batch, rows);
   };
   if (p.n_k == 0) return forward::start_no_keys<Element, HEAD_DIM>(device, p);
   const uint32_t pairs = ((p.n_q + C::BR - 1) / C::BR + 1) / C::BLOCKS, sms = multiprocessors(device) / C::BLOCKS;

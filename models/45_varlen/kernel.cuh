@@ -3,7 +3,7 @@
 // Before:  in 44 all sequences of a batch have one length. Shorter ones are padded, and padding is copied and computed.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 192 B.
 //          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR == BC, sm_90a.
-// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides.
+// Shapes:  Q, O: [batch, heads, n_q, d] f16 or bf16; K, V: [batch, kv_heads, n_k, d] of that type, in any strides.
 //          LSE: [batch, heads, n_q] f32. Or Q, O: [total_q, heads, d]; K, V: [total_k, kv_heads, d];
 //          LSE: [heads, total_q]; with cu_seqlens, [batch + 1] each.
 #pragma once
@@ -12,7 +12,6 @@
 
 namespace {
 
-using Element = bf16;
 // 44_told spells these out, 43_window the masks and the softmax, 41_rows what starts a kernel.
 using forward::hide_both_sides, forward::let_pass, forward::LOG2E, forward::Mask, forward::Seen, forward::Softmax;
 using forward::Work;
@@ -24,8 +23,8 @@ constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_
 constexpr int PLAN_THREADS = 256;
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
-template <int BR, int BC, int WARPS, int STAGES>
-struct Config : forward::Tile<BR, BC, WARPS, STAGES, 2> {
+template <class T, int BR, int BC, int WARPS, int STAGES>
+struct Config : forward::Tile<T, BR, BC, WARPS, STAGES, 2> {
   static constexpr uint32_t SMEM_BYTES =
       2 * (BR + STAGES * BC) * ROW_BYTES + (4 * STAGES + 4) * 8 + 2 * Work::BYTES;  // and mbarriers and Works
 };
@@ -167,6 +166,7 @@ template <class C, Mask MASK, bool VARLEN>
 __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ModelParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
+  using Element = typename C::Element;
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, BLOCKS = C::BLOCKS;
   constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
@@ -382,13 +382,14 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 //         every z. In a box that begins at y = ROWS - valid so many rows lie inside, and z says which.
 template <class C, Mask MASK, bool VARLEN>
 void start(Device& device, const ModelParams& p) {
-  const auto map = [&](const Element* tensor, const ForwardParams::Strides& strides, int heads, int n, uint32_t rows) {
+  const auto map = [&](const void* data, const ForwardParams::Strides& strides, int heads, int n, uint32_t rows) {
+    const auto* const tensor = static_cast<const typename C::Element*>(data);
     const uint64_t row = strides.row * 2, head = strides.head * 2, sequence = strides.batch * 2;
     if (VARLEN) {
-      return tensor_map_4d(device, tensor - rows * strides.row, {HEAD_DIM, rows, 1u << 31, uint32_t(heads)},
+      return tensor_map_4d(device, tensor - rows * strides.row, {uint32_t(p.d), rows, 1u << 31, uint32_t(heads)},
                            {row, row, head}, {PANEL_COLS, rows, 1, 1});
     }
-    return tensor_map_4d(device, tensor, {HEAD_DIM, uint32_t(n), uint32_t(heads), uint32_t(p.batch)},
+    return tensor_map_4d(device, tensor, {uint32_t(p.d), uint32_t(n), uint32_t(heads), uint32_t(p.batch)},
                          {row, head, sequence}, {PANEL_COLS, rows, 1, 1});
   };
   if (VARLEN) launch(device, plan<C, MASK>, dim3(1), dim3(PLAN_THREADS), 0, p);
@@ -408,7 +409,7 @@ void run(Device& device, const ModelParams& p) {
     : p.causal ? start<C, Mask::causal, true>(device, p)
                : start<C, Mask::tail, true>(device, p);
   } else if (p.n_k == 0) {
-    forward::start_no_keys<Element, HEAD_DIM>(device, p);
+    forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
   } else {
     is_window            ? start<C, Mask::window, false>(device, p)
     : p.causal           ? start<C, Mask::causal, false>(device, p)

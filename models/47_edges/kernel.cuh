@@ -3,7 +3,7 @@
 //          if a row could meet its first key at either of them.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 192 B.
 //          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR == BC, sm_90a.
-// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides.
+// Shapes:  Q, O: [batch, heads, n_q, d] f16 or bf16; K, V: [batch, kv_heads, n_k, d] of that type, in any strides.
 //          LSE: [batch, heads, n_q] f32. Or Q, O: [total_q, heads, d]; K, V: [total_k, kv_heads, d];
 //          LSE: [heads, total_q]; with cu_seqlens, [batch + 1] each.
 #pragma once
@@ -12,7 +12,6 @@
 
 namespace {
 
-using Element = bf16;
 // 45_varlen spells these out, 44_told what is told, 43_window the masks and the softmax.
 using forward::blocks_for, forward::Box, forward::box_of, forward::let_pass, forward::LOG2E, forward::Mask;
 using forward::plan, forward::PLAN_THREADS, forward::rows_map, forward::Schedule, forward::Seen, forward::Sequence;
@@ -24,17 +23,18 @@ constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
 constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
-template <int BR, int BC, int WARPS, int STAGES, int BLOCKS = 2>
-struct Config : forward::Tile<BR, BC, WARPS, STAGES, BLOCKS> {
+template <class T, int BR, int BC, int WARPS, int STAGES, int BLOCKS = 2>
+struct Config : forward::Tile<T, BR, BC, WARPS, STAGES, BLOCKS> {
   static constexpr uint32_t SMEM_BYTES =
       2 * (BR + STAGES * BC) * ROW_BYTES + (4 * STAGES + 4) * 8 + 2 * Work::BYTES;  // and mbarriers and Works
-  using Alone = Config<BR, BC, WARPS, STAGES, 1>;
+  using Alone = Config<T, BR, BC, WARPS, STAGES, 1>;
 };
 
 template <class C, Mask MASK, bool VARLEN>
 __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ModelParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
+  using Element = typename C::Element;
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, BLOCKS = C::BLOCKS;
   constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
@@ -278,8 +278,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 //         where rows end: what it asks for behind is zeros, and what it stores there is dropped.
 template <class C, Mask MASK, bool VARLEN>
 void start(Device& device, const ModelParams& p) {
-  const auto map = [&](const Element* tensor, const ForwardParams::Strides& strides, int heads, int n, int rows) {
-    return rows_map<HEAD_DIM, VARLEN>(device, tensor, strides, n, heads, p.batch, rows);
+  const auto map = [&](const void* tensor, const ForwardParams::Strides& strides, int heads, int n, int rows) {
+    return rows_map<typename C::Element, VARLEN>(device, tensor, strides, p.d, n, heads, p.batch, rows);
   };
   if (VARLEN) launch(device, plan<C, MASK>, dim3(1), dim3(PLAN_THREADS), 0, p);
   launch_clusters(device, flash_attention<C, MASK, VARLEN>, dim3(blocks_for<C, MASK>(device, p)), dim3(C::THREADS),
@@ -296,7 +296,7 @@ void run(Device& device, const ModelParams& p) {
     : p.causal ? start<C, Mask::causal, true>(device, p)
                : start<C, Mask::tail, true>(device, p);
   } else if (p.n_k == 0) {
-    forward::start_no_keys<Element, HEAD_DIM>(device, p);
+    forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
   } else {
     is_window            ? start<typename C::Alone, Mask::window, false>(device, p)
     : p.causal           ? start<C, Mask::causal, false>(device, p)

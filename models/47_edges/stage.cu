@@ -24,9 +24,12 @@ template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
                               ladder::WINDOW | ladder::VARLEN,
-                  .q = ladder::Element::bf16,
-                  .kv = ladder::Element::bf16,
-                  .o = ladder::Element::bf16};
+                  .min_d = PANEL_COLS + 8,  // of several lengths a box may not begin behind the columns
+                  .max_d = HEAD_DIM,
+                  .d_step = 8,
+                  .q = ladder::element_of<typename C::Element>,
+                  .kv = ladder::element_of<typename C::Element>,
+                  .o = ladder::element_of<typename C::Element>};
   rest.writes_lse = true;
   rest.from_first_key = true;
   rest.workspace_bytes = [](const ladder::Shape& spec) {
@@ -58,7 +61,7 @@ const ladder::Registration registration({
                    .spill_bytes = 16,
                    .reason =
                        "The thread that copies has 24 registers, and keeps four numbers of its schedule in memory."}},
-    .variants = {variant<Config<128, 128, 8, 2>>()},
+    .variants = {variant<Config<bf16, 128, 128, 8, 2>>(), variant<Config<f16, 128, 128, 8, 2>>({.label = "f16"})},
 });
 
 }  // namespace

@@ -114,8 +114,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int thread_row = threadIdx.x / ROW_CHUNKS, thread_column = threadIdx.x % ROW_CHUNKS * 8;
   // This thread's chunk of a row; copies go on from there in passes.
-  const auto chunk_of = [&](const bf16* tensor, const ForwardParams::Strides& strides, int of_head, int64_t row) {
-    return reinterpret_cast<const Element*>(tensor) + sequence.index * strides.batch + of_head * strides.head +
+  const auto chunk_of = [&](const void* tensor, const ForwardParams::Strides& strides, int of_head, int64_t row) {
+    return static_cast<const Element*>(tensor) + sequence.index * strides.batch + of_head * strides.head +
            (row + thread_row) * strides.row + thread_column;
   };
   const int kv_head = head / (p.heads / p.kv_heads);
@@ -318,8 +318,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
     }
   }
   __syncwarp();  // safe to read O: all lanes have stored their part of the warp's rows
-  Element* const O = reinterpret_cast<Element*>(p.O) + sequence.index * p.O_strides.batch + head * p.O_strides.head +
-                     lane % ROW_CHUNKS * 8;
+  Element* const O =
+      static_cast<Element*>(p.O) + sequence.index * p.O_strides.batch + head * p.O_strides.head + lane % ROW_CHUNKS * 8;
 #pragma unroll
   for (int first_row = 0; first_row < M_TILES * 16; first_row += 32 / ROW_CHUNKS) {
     const int row = warp * M_TILES * 16 + first_row + lane / ROW_CHUNKS, query = first_query + row;

@@ -1,5 +1,3 @@
-#include <type_traits>
-
 #include "harness/stage.hpp"
 #include "harness/tiles.hpp"
 #include "kernel.cuh"
@@ -18,17 +16,14 @@ ladder::Counts predict(const ladder::Launched& spec) {
 }
 
 template <class C>
-constexpr auto element = std::is_same_v<typename C::Element, f16> ? ladder::Element::f16 : ladder::Element::bf16;
-
-template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
                               ladder::WINDOW | ladder::VARLEN | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK,
                   .min_d = C::HEAD_DIM,
                   .max_d = C::HEAD_DIM,
-                  .q = element<C>,
-                  .kv = element<C>,
-                  .o = element<C>};
+                  .q = ladder::element_of<typename C::Element>,
+                  .kv = ladder::element_of<typename C::Element>,
+                  .o = ladder::element_of<typename C::Element>};
   rest.writes_lse = true;
   rest.from_first_key = true;
   rest.conflict_ways = 1.0;

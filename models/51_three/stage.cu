@@ -23,11 +23,12 @@ template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
                               ladder::WINDOW | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK,
-                  .min_d = HEAD_DIM,
+                  .min_d = 8,
                   .max_d = HEAD_DIM,
-                  .q = ladder::Element::bf16,
-                  .kv = ladder::Element::bf16,
-                  .o = ladder::Element::bf16};
+                  .d_step = 8,
+                  .q = ladder::element_of<typename C::Element>,
+                  .kv = ladder::element_of<typename C::Element>,
+                  .o = ladder::element_of<typename C::Element>};
   rest.writes_lse = true;
   rest.from_first_key = true;
   rest.recorded = true;
@@ -55,7 +56,7 @@ const ladder::Registration registration({
     .max_sm = 90,
     .needs = "wgmma, setmaxnreg, stmatrix, TMA, mbarrier, 176 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 128, .spill_bytes = 0, .reason = "512 threads."}},
-    .variants = {variant<Config<192, 128, 12, 4>>()},
+    .variants = {variant<Config<bf16, 192, 128, 12, 4>>(), variant<Config<f16, 192, 128, 12, 4>>({.label = "f16"})},
 });
 
 }  // namespace

@@ -2,7 +2,7 @@
 // Before:  in 51 whoever is ready starts, all three find the tensor cores busy together, and then idle together.
 // Tile:    192x128, 12 warps: three warpgroups of 64 queries, and a fourth that copies.  Shared: 176 KiB and 256 B.
 //          Needs d = 64, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90a.
-// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides.
+// Shapes:  Q, O: [batch, heads, n_q, d] f16 or bf16; K, V: [batch, kv_heads, n_k, d] of that type, in any strides.
 //          LSE: [batch, heads, n_q] f32. alibi_slopes, sinks: [heads] f32, or null.
 #pragma once
 #include "common/gpu.cuh"
@@ -10,7 +10,6 @@
 
 namespace {
 
-using Element = bf16;
 // 44_told spells these out, 43_window the masks, 45_varlen what starts a kernel, 48_scores the scores, 51_three the
 // softmax.
 using forward::blocks_for, forward::change_scores, forward::finish_rows, forward::hide_unseen, forward::LOG2E;
@@ -21,8 +20,8 @@ constexpr int HEAD_DIM = 64;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 64 halves = 128 B
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
-template <int BR, int BC, int WARPS, int STAGES>
-struct Config : forward::Tile<BR, BC, WARPS, STAGES, 1> {
+template <class T, int BR, int BC, int WARPS, int STAGES>
+struct Config : forward::Tile<T, BR, BC, WARPS, STAGES, 1> {
   static constexpr uint32_t SMEM_BYTES =
       2 * (BR + STAGES * BC) * ROW_BYTES + (4 * STAGES + 4) * 8 + 2 * Work::BYTES;  // and mbarriers and Works
   using Alone = Config;
@@ -37,6 +36,7 @@ template <class C, Mask MASK, class Function>
 __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ScoreParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
+  using Element = typename C::Element;
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
   constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
@@ -218,8 +218,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 //         what it asks for behind is zeros, and what it stores there is dropped.
 template <class C, Mask MASK, class Function>
 void start(Device& device, const ScoreParams& p) {
-  const auto map = [&](const Element* tensor, const ForwardParams::Strides& strides, int heads, int n, int rows) {
-    return rows_map<HEAD_DIM>(device, tensor, strides, n, heads, p.batch, rows);
+  const auto map = [&](const void* tensor, const ForwardParams::Strides& strides, int heads, int n, int rows) {
+    return rows_map<typename C::Element>(device, tensor, strides, p.d, n, heads, p.batch, rows);
   };
   launch(device, flash_attention<C, MASK, Function>, dim3(blocks_for<C, MASK>(device, p)), dim3(C::THREADS),
          C::SMEM_BYTES, p, map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR),
@@ -229,7 +229,7 @@ void start(Device& device, const ScoreParams& p) {
 
 template <class C>
 void run(Device& device, const ScoreParams& p) {
-  if (p.n_k == 0) return forward::start_no_keys<Element, HEAD_DIM>(device, p);
+  if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
   forward::start_function<C, Score>(
       p, [&]<class Config, Mask MASK, class Function>() { start<Config, MASK, Function>(device, p); });
 }

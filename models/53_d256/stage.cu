@@ -23,11 +23,12 @@ template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
                               ladder::WINDOW | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK,
-                  .min_d = HEAD_DIM,
+                  .min_d = 8,
                   .max_d = HEAD_DIM,
-                  .q = ladder::Element::bf16,
-                  .kv = ladder::Element::bf16,
-                  .o = ladder::Element::bf16};
+                  .d_step = 8,
+                  .q = ladder::element_of<typename C::Element>,
+                  .kv = ladder::element_of<typename C::Element>,
+                  .o = ladder::element_of<typename C::Element>};
   rest.writes_lse = true;
   rest.from_first_key = true;
   rest.recorded = true;
@@ -58,7 +59,7 @@ const ladder::Registration registration({
                    .spill_bytes = 8,
                    .reason =
                        "The thread that copies has 24 registers, and keeps two numbers of its schedule in memory."}},
-    .variants = {variant<Config<128, 64, 8, 2>>()},
+    .variants = {variant<Config<bf16, 128, 64, 8, 2>>(), variant<Config<f16, 128, 64, 8, 2>>({.label = "f16"})},
 });
 
 }  // namespace

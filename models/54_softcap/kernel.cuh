@@ -27,7 +27,7 @@ constexpr float NEAR = 0.25f, TANH_1 = 0.999843428f, TANH_3 = -0.323198975f;
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <int BR, int BC, int WARPS, int STAGES, int BLOCKS = 2>
-struct Config : forward::Tile<BR, BC, WARPS, STAGES, BLOCKS> {
+struct Config : forward::Tile<Element, BR, BC, WARPS, STAGES, BLOCKS> {
   static constexpr uint32_t SMEM_BYTES =
       2 * (BR + STAGES * BC) * ROW_BYTES + (4 * STAGES + 4) * 8 + 2 * Work::BYTES;  // and mbarriers and Works
   using Alone = Config<BR, BC, WARPS, STAGES, 1>;
@@ -325,8 +325,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 //         where rows end: what it asks for behind is zeros, and what it stores there is dropped.
 template <class C, Mask MASK, class Function>
 void start(Device& device, const ScoreParams& p) {
-  const auto map = [&](const Element* tensor, const ForwardParams::Strides& strides, int heads, int n, int rows) {
-    return rows_map<HEAD_DIM>(device, tensor, strides, n, heads, p.batch, rows);
+  const auto map = [&](const void* tensor, const ForwardParams::Strides& strides, int heads, int n, int rows) {
+    return rows_map<Element>(device, tensor, strides, p.d, n, heads, p.batch, rows);
   };
   launch_clusters(device, flash_attention<C, MASK, Function>, dim3(blocks_for<C, MASK>(device, p)), dim3(C::THREADS),
                   C::BLOCKS, C::SMEM_BYTES, p, map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR),

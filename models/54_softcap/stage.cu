@@ -25,6 +25,9 @@ template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
                               ladder::WINDOW | ladder::SOFTCAP | ladder::SINK,
+                  .min_d = 8,
+                  .max_d = HEAD_DIM,
+                  .d_step = 8,
                   .q = ladder::Element::bf16,
                   .kv = ladder::Element::bf16,
                   .o = ladder::Element::bf16};

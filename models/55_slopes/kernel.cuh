@@ -4,7 +4,7 @@
 //          again and again.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 208 KiB and 192 B.
 //          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR == BC, sm_90a.
-// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides.
+// Shapes:  Q, O: [batch, heads, n_q, d] f16 or bf16; K, V: [batch, kv_heads, n_k, d] of that type, in any strides.
 //          LSE: [batch, heads, n_q] f32. alibi_slopes, sinks: [heads] f32, or null.
 #pragma once
 #include "common/gpu.cuh"
@@ -12,7 +12,6 @@
 
 namespace {
 
-using Element = bf16;
 // 44_told spells these out, 43_window the masks and the softmax, 45_varlen what starts a kernel.
 using forward::blocks_for, forward::finish_rows, forward::let_pass, forward::LOG2E, forward::Mask, forward::NO_KEY;
 using forward::rows_map, forward::Seen;
@@ -23,12 +22,12 @@ constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
 constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
-template <int BR, int BC, int WARPS, int STAGES, int BLOCKS = 2>
-struct Config : forward::Tile<BR, BC, WARPS, STAGES, BLOCKS> {
+template <class T, int BR, int BC, int WARPS, int STAGES, int BLOCKS = 2>
+struct Config : forward::Tile<T, BR, BC, WARPS, STAGES, BLOCKS> {
   static constexpr uint32_t SMEM_BYTES = 2 * (BR + STAGES * BC) * ROW_BYTES +
                                          BC * PANEL_ROW_BYTES +  // Q, K, V, and the ramp
                                          (4 * STAGES + 4) * 8 + 2 * forward::Message<12>::BYTES;  // mbarriers and Works
-  using Alone = Config<BR, BC, WARPS, STAGES, 1>;
+  using Alone = Config<T, BR, BC, WARPS, STAGES, 1>;
 };
 
 // What the thread that copies tells the others of each tile of queries, in shared memory beside Q: BEGIN to END, the
@@ -112,6 +111,7 @@ template <class C, Mask MASK, class Function>
 __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ScoreParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
+  using Element = typename C::Element;
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, BLOCKS = C::BLOCKS;
   constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   // The ramp: 16 columns beside those of K, and in each of them a key's number in its tile. Of a panel, swizzled like
   // K's.
   if (SLOPED && threadIdx.x < BC) {
-    const uint32_t number = pack<Element>(threadIdx.x, threadIdx.x), row = smem_ramp + threadIdx.x * PANEL_ROW_BYTES;
+    const uint32_t number = pack<bf16>(threadIdx.x, threadIdx.x), row = smem_ramp + threadIdx.x * PANEL_ROW_BYTES;
     for (uint32_t chunk = 0; chunk < 2; ++chunk)
       st_shared_v4(row + (chunk ^ (threadIdx.x % 8)) * 16, {number, number, number, number});
     fence_proxy_async_shared();  // products will find it
@@ -384,8 +384,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 //         where rows end: what it asks for behind is zeros, and what it stores there is dropped.
 template <class C, Mask MASK, class Function>
 void start(Device& device, const ScoreParams& p) {
-  const auto map = [&](const Element* tensor, const ForwardParams::Strides& strides, int heads, int n, int rows) {
-    return rows_map<HEAD_DIM>(device, tensor, strides, n, heads, p.batch, rows);
+  const auto map = [&](const void* tensor, const ForwardParams::Strides& strides, int heads, int n, int rows) {
+    return rows_map<typename C::Element>(device, tensor, strides, p.d, n, heads, p.batch, rows);
   };
   launch_clusters(device, flash_attention<C, MASK, Function>, dim3(blocks_for<C, MASK>(device, p)), dim3(C::THREADS),
                   C::BLOCKS, C::SMEM_BYTES, p, map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR),
@@ -395,7 +395,7 @@ void start(Device& device, const ScoreParams& p) {
 
 template <class C>
 void run(Device& device, const ScoreParams& p) {
-  if (p.n_k == 0) return forward::start_no_keys<Element, HEAD_DIM>(device, p);
+  if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
   const auto start_it = [&]<class Config, Mask MASK, class Function>() { start<Config, MASK, Function>(device, p); };
   p.alibi_slopes ? forward::start_masked<C, Score<true>>(p, start_it)
                  : forward::start_masked<C, Score<false>>(p, start_it);

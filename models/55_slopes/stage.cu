@@ -24,9 +24,12 @@ template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
                               ladder::WINDOW | ladder::ALIBI | ladder::SINK,
-                  .q = ladder::Element::bf16,
-                  .kv = ladder::Element::bf16,
-                  .o = ladder::Element::bf16};
+                  .min_d = 8,
+                  .max_d = HEAD_DIM,
+                  .d_step = 8,
+                  .q = ladder::element_of<typename C::Element>,
+                  .kv = ladder::element_of<typename C::Element>,
+                  .o = ladder::element_of<typename C::Element>};
   rest.writes_lse = true;
   rest.recorded = true;
   return ladder::make_variant<C>(run<C>, flash_attention<C, Mask::none, Score<false>>, predict<C>, std::move(rest));
@@ -57,7 +60,7 @@ const ladder::Registration registration({
                    .registers = 168,
                    .spill_bytes = 40,
                    .reason = "The thread that copies has 24 registers, and keeps numbers of its schedule in memory."}},
-    .variants = {variant<Config<128, 128, 8, 2>>()},
+    .variants = {variant<Config<bf16, 128, 128, 8, 2>>(), variant<Config<f16, 128, 128, 8, 2>>({.label = "f16"})},
 });
 
 }  // namespace

@@ -3,7 +3,7 @@
 // Before:  in 53 O leaves from Q's place, and the next Q comes when it has gone. Nobody multiplies then.
 // Tile:    128x64, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 224 KiB and 144 B.
 //          Needs d = 256, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR % BC == 0, sm_90a.
-// Shapes:  Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides.
+// Shapes:  Q, O: [batch, heads, n_q, d] f16 or bf16; K, V: [batch, kv_heads, n_k, d] of that type, in any strides.
 //          LSE: [batch, heads, n_q] f32.
 //          sinks: [heads] f32, or null.
 #pragma once
@@ -12,7 +12,6 @@
 
 namespace {
 
-using Element = bf16;
 // 44_told spells these out, 43_window the masks, 45_varlen what starts a kernel, 51_three the softmax.
 using forward::blocks_for, forward::finish_rows, forward::LOG2E, forward::Mask, forward::NO_KEY, forward::rows_map;
 using forward::Seen, forward::SoftmaxInTwo;
@@ -23,8 +22,8 @@ constexpr int ROW_BYTES = HEAD_DIM * 2;  // 256 elements = 512 B
 constexpr int PANELS = 4, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
-template <int BR, int BC, int WARPS, int STAGES>
-struct Config : forward::Tile<BR, BC, WARPS, STAGES, 2> {
+template <class T, int BR, int BC, int WARPS, int STAGES>
+struct Config : forward::Tile<T, BR, BC, WARPS, STAGES, 2> {
   static constexpr uint32_t SMEM_BYTES =  // and mbarriers and Works
       (BR + BR / 2 + 2 * STAGES * BC) * ROW_BYTES + (4 * STAGES + 2) * 8 + 2 * forward::Message<8>::BYTES;
 };
@@ -83,6 +82,7 @@ template <class C, Mask MASK>
 __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ScoreParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
+  using Element = typename C::Element;
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, BLOCKS = C::BLOCKS;
   constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
@@ -292,8 +292,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 //         where rows end: what it asks for behind is zeros, and what it stores there is dropped.
 template <class C, Mask MASK>
 void start(Device& device, const ScoreParams& p) {
-  const auto map = [&](const Element* tensor, const ForwardParams::Strides& strides, int heads, int n, int rows) {
-    return rows_map<HEAD_DIM>(device, tensor, strides, n, heads, p.batch, rows);
+  const auto map = [&](const void* tensor, const ForwardParams::Strides& strides, int heads, int n, int rows) {
+    return rows_map<typename C::Element>(device, tensor, strides, p.d, n, heads, p.batch, rows);
   };
   launch_clusters(device, flash_attention<C, MASK>, dim3(blocks_for<C, MASK>(device, p)), dim3(C::THREADS), C::BLOCKS,
                   C::SMEM_BYTES, p, map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR),
@@ -303,7 +303,7 @@ void start(Device& device, const ScoreParams& p) {
 
 template <class C>
 void run(Device& device, const ScoreParams& p) {
-  if (p.n_k == 0) return forward::start_no_keys<Element, HEAD_DIM>(device, p);
+  if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
   if (p.causal) return start<C, Mask::causal>(device, p);
   p.n_k % C::BC != 0 ? start<C, Mask::tail>(device, p) : start<C, Mask::none>(device, p);
 }

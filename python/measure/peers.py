@@ -84,6 +84,7 @@ def problems() -> list[Problem]:
         for d, heads in ((128, 16), (64, 16), (256, 8)):
             for (batch, n), causal in itertools.product(((16, 1024), (4, 4096), (1, 16384)), both):
                 found.append(of_type._replace(batch=batch, heads=heads, kv_heads=heads, n_q=n, n_k=n, d=d, causal=causal))
+        found += [of_type._replace(heads=heads, kv_heads=heads, d=d) for d, heads in ((40, 16), (80, 16), (96, 16), (160, 8), (192, 8), (224, 8))]
         for causal in both:
             found.append(of_type._replace(batch=32, n_q=512, n_k=512, causal=causal))
             found.append(of_type._replace(heads=32, kv_heads=8, causal=causal))
@@ -99,6 +100,7 @@ def problems() -> list[Problem]:
         for causal in both:
             found += [back._replace(d=64, causal=causal), back._replace(heads=32, kv_heads=8, causal=causal),
                       back._replace(causal=causal, deterministic=True)]  # fmt: skip
+        found += [back._replace(d=d) for d in (80, 96)]
         found.append(back._replace(d=256, heads=8, kv_heads=8, causal=True))
         found.append(back._replace(batch=1, n_q=16384, n_k=16384, causal=True, window=1024))
         found.append(back._replace(heads=32, kv_heads=8, lengths=ten, causal=True))

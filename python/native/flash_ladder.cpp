@@ -58,10 +58,10 @@ std::string json_of(const Variant& variant) {
   for (const std::string_view feature : names_of(variant.accepts.features)) takes.push_back(json_text(feature));
   const Accepts& accepts = variant.accepts;
   return fmt::format(
-      R"({{"label": {}, "solves": {}, "takes": [{}], "types": [{}, {}, {}], "min_d": {}, "max_d": {}, "writes_lse": {}, "on_gpu": {}}})",
+      R"({{"label": {}, "solves": {}, "takes": [{}], "types": [{}, {}, {}], "min_d": {}, "max_d": {}, "d_step": {}, "writes_lse": {}, "on_gpu": {}}})",
       json_text(variant.label), json_text(accepts.formula.text), fmt::join(takes, ", "),
       json_text(to_string(accepts.q)), json_text(to_string(accepts.kv)), json_text(to_string(accepts.o)), accepts.min_d,
-      accepts.max_d, variant.writes_lse, static_cast<bool>(variant.on_gpu));
+      accepts.max_d, accepts.d_step, variant.writes_lse, static_cast<bool>(variant.on_gpu));
 }
 
 std::string json_of(const Rung& rung) {
@@ -204,8 +204,8 @@ const Rung& nearest_to(const Spec& spec) {
   return rungs().back();
 }
 
-// Of the rung of that name; or, of all that can, of those with the newest instructions the last of those that see to fewest things
-// that are not asked for, windows, functions of scores, gradients whose bits are the same each time: 43 and 44 are slower than 42 where
+// Of the rung of that name; or, of all that can, of those with the newest instructions and the fewest columns the last of those that see to
+// fewest things that are not asked for, windows, functions of scores, gradients whose bits are the same each time: 43 and 44 are slower than 42 where
 // no window is asked, and several lengths have kernels of their own. (A sink costs no clocks.) Instructions
 // of one architecture alone are newer than any that the next one has, too.
 Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted& wanted) {
@@ -230,8 +230,9 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
   }
   Kernel best{nullptr, nullptr};
   const auto unasked = [&](const Variant& variant) {
-    return std::popcount(variant.accepts.features & ~needs(spec) & (WINDOW | SOFTCAP | ALIBI)) +
-           (variant.same_bits && !wanted.same_bits);
+    const int columns = variant.accepts.d_step > 1 ? variant.accepts.max_d : spec.d;
+    return std::pair(columns, std::popcount(variant.accepts.features & ~needs(spec) & (WINDOW | SOFTCAP | ALIBI)) +
+                                  (variant.same_bits && !wanted.same_bits));
   };
   const auto instructions = [](const Rung& rung) { return std::pair(rung.min_sm, rung.max_sm > 0); };
   for (const Rung& rung : all) {
