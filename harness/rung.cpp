@@ -287,6 +287,7 @@ told::Registration::Registration(const told::Rung& rung, Build build) {
                               .workspace_bytes = variant.workspace_bytes,
                               .stores_scores = variant.stores_scores,
                               .from_first_key = variant.from_first_key,
+                              .few_queries = variant.few_queries,
                               .same_bits = variant.same_bits,
                               .largest_score = largest_score_of(variant)});
   }

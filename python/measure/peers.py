@@ -184,7 +184,7 @@ def of_fa3(p: Problem, t: Tensors):
     window = (p.window, 0) if p.window is not None else (-1, -1)
     scale, causal = p.d**-0.5, p.causal and p.window is None
     attention_chunk, _, *rest = fa3_peer.DEFAULTS
-    if p.n_q == 1:
+    if p.n_q <= 16:
         rest[2] = 0  # as many splits as it thinks best
     tail = (scale, causal, *window, attention_chunk, p.softcap, *rest)
 

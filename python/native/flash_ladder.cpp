@@ -14,6 +14,7 @@
 #include <new>
 #include <optional>
 #include <thread>
+#include <tuple>
 
 #include "common/emulator/emulator.hpp"
 #include "harness/base/nearest.hpp"
@@ -177,6 +178,8 @@ std::string text_of(Spec spec, const Wanted& wanted) {
                      wanted.lse ? " with LSE" : "", wanted.same_bits ? " with the same bits each time" : "");
 }
 
+constexpr int FEW_ROWS = 64;  // of all heads that share keys: a tile of d01 and d02
+
 struct Kernel {
   const Rung* rung;
   const Variant* variant;
@@ -204,8 +207,8 @@ const Rung& nearest_to(const Spec& spec) {
   return rungs().back();
 }
 
-// Of the rung of that name; or, of all that can, of those with the newest instructions and the fewest columns the last of those that see to
-// fewest things that are not asked for, windows, functions of scores, gradients whose bits are the same each time: 43 and 44 are slower than 42 where
+// Of the rung of that name; or, of all that can, of those with the newest instructions those for few queries, where there are few, or else
+// the others; of these those with the fewest columns, and of them the last that sees to fewest things that are not asked for, windows, functions of scores, gradients whose bits are the same each time: 43 and 44 are slower than 42 where
 // no window is asked, and several lengths have kernels of their own. (A sink costs no clocks.) Instructions
 // of one architecture alone are newer than any that the next one has, too.
 Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted& wanted) {
@@ -231,8 +234,10 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
   Kernel best{nullptr, nullptr};
   const auto unasked = [&](const Variant& variant) {
     const int columns = variant.accepts.d_step > 1 ? variant.accepts.max_d : spec.d;
-    return std::pair(columns, std::popcount(variant.accepts.features & ~needs(spec) & (WINDOW | SOFTCAP | ALIBI)) +
-                                  (variant.same_bits && !wanted.same_bits));
+    const bool are_few = int64_t{spec.n} * (spec.heads / spec.key_heads()) <= FEW_ROWS;
+    return std::tuple(variant.few_queries != are_few, columns,
+                      std::popcount(variant.accepts.features & ~needs(spec) & (WINDOW | SOFTCAP | ALIBI)) +
+                          (variant.same_bits && !wanted.same_bits));
   };
   const auto instructions = [](const Rung& rung) { return std::pair(rung.min_sm, rung.max_sm > 0); };
   for (const Rung& rung : all) {
