@@ -21,6 +21,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
                               ladder::WINDOW | ladder::VARLEN | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK,
                   .min_d = C::HEAD_DIM,
                   .max_d = C::HEAD_DIM,
+                  .d_step = 1,
                   .q = ladder::element_of<typename C::Element>,
                   .kv = ladder::element_of<typename C::Element>,
                   .o = ladder::element_of<typename C::Element>};
