@@ -75,6 +75,11 @@ LADDER_CLONES void add_magnitudes(std::span<double> sum, std::span<const double>
 
 namespace {
 
+// Of a log-sum-exp, whose maximum and sum meet as numbers of its size: that of a bias or a sink where there is one.
+double error_of_size(double lse) {
+  return std::isfinite(lse) ? 0x1p-22 * std::abs(lse) : 0;
+}
+
 // What one row gives.
 struct RowResult {
   double lse, lse_tolerance, score_term = 0;
@@ -159,7 +164,7 @@ struct RowSolver {
     if (keys == 0) {
       errors.elements += d;
       return {.lse = modifiers.sink.value_or(-std::numeric_limits<double>::infinity()),
-              .lse_tolerance = modifiers.sink ? 1e-5 : 0};
+              .lse_tolerance = modifiers.sink ? 1e-5 + error_of_size(*modifiers.sink) : 0};
     }
     std::ranges::fill(S, 0.0);
     std::ranges::fill(S_f32, 0.0f);
@@ -241,9 +246,7 @@ struct RowSolver {
     // A GPU's tanh is wrong by 2^-11 of its value at most.
     if (modifiers.softcap > 0) score_error += 0x1p-11 * largest_tanh;
     if (!std::isfinite(score_error)) score_error = 0;  // the inputs are not; nor is the answer
-    // Maximum and sum meet as numbers of the size of LSE, which is that of a bias where there is one.
-    const double value_error = std::isfinite(result.lse) ? 0x1p-22 * std::abs(result.lse) : 0;
-    result.lse_tolerance = 1e-5 + score_error + value_error;
+    result.lse_tolerance = 1e-5 + score_error + error_of_size(result.lse);
     if (beside == Beside::score_terms) {
       std::vector<double> distance(d);
       for (int64_t j = 0; j < keys; ++j) {

@@ -122,8 +122,10 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
 bool blocks_are_alike(const Shape& shape);
 
 // Adds what costs more than in the rung's own variant, or runs less beside its products, on the same problem; and of counts that this
-// one leaves to its record all that is otherwise, where the `whole` launch has run.
-void judge_beside(CheckResult& result, const Variant& variant, const emulator::Counters& own, bool whole);
+// one leaves to its record all that is otherwise, where the `whole` launch has run. Where its ends alone have, which queries those are is
+// the kernel's choice, and if heads' inputs are not `of_one_kind`, so is what their data have a say in.
+void judge_beside(CheckResult& result, const Variant& variant, const emulator::Counters& own, bool whole,
+                  bool of_one_kind = true);
 
 class GpuProblem;
 // The same on the GPU, where a variant with `same_bits` is launched so many times. `problem_on_gpu` holds the problem's inputs;

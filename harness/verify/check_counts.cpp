@@ -150,7 +150,8 @@ bool blocks_are_alike(const Shape& shape) {
   return !shape.causal && shape.left < 0 && shape.right < 0 && shape.lens_q.count == 0;
 }
 
-void judge_beside(CheckResult& result, const Variant& variant, const emulator::Counters& own, bool whole) {
+void judge_beside(CheckResult& result, const Variant& variant, const emulator::Counters& own, bool whole,
+                  bool of_one_kind) {
   // More of weights, some of which are made again where a maximum has grown, and of what lanes touch together, which is put together
   // from what each has done.
   constexpr double MORE = 1.005, NEARLY = 1.05, AT_ENDS = 64;
@@ -167,6 +168,7 @@ void judge_beside(CheckResult& result, const Variant& variant, const emulator::C
                its = static_cast<double>(own.*count.value);
     const bool is_touched = count.value == &Counts::gmem_sectors;
     if (is_touched && !blocks_are_alike(result.shape)) continue;  // the first one may be another one
+    if (count.is(emulator::BY_DATA) && !whole && !of_one_kind) continue;
     const bool is_weights = count.value == &Counts::exponentials;
     const bool less = one_length && counted * NEARLY < its;
     bool differs = (count.is(emulator::COST) &&

@@ -157,7 +157,7 @@ class OnEmulator final : public Backend {
       const emulator::Counters counters = run_on_emulator(*subject.rung, own, problem, options).counters;
       // Who launches twice has more ends.
       if (!trial.ends_only || counters.blocks == first.counters->blocks)
-        judge_beside(first, own, counters, !trial.ends_only);
+        judge_beside(first, own, counters, !trial.ends_only, trial.kinds.size() == 1);
       first.ok = first.failures.empty();
     }
     if (subject.own == nullptr && variant.recorded && trial.recorded && first.ok)

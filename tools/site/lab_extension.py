@@ -39,6 +39,7 @@ def data() -> str:
     value = {
         "forms": {form: {key: results.SCHEMA[form][key] for key in ("properties", "required")} for form in ("results", "traffic")},
         "rungs": rungs.names(),
+        "line": [rung.name for rung, _ in rungs.by_line()],
         "parts": {rung.name: rung.part or "ladder" for rung in rungs.known()},
         "headline": results.HEADLINE,
         "files": [{"name": path.name, "form": form, "text": text_of(path, form)} for path, form in files()],

@@ -85,7 +85,7 @@ lab.start = (home) => {
     stage: "Rungs", variant: "Variants of rungs", peer: "Other implementations", ceiling: "Ceilings of the card",
   };
 
-  function showToggles(rows) {
+  function showToggles({ rows, crowded }) {
     const kinds = new Map(rows.map((row) => [row.stage, row.variety]));
     const inOrder = (a, b) => lab.placeOf(a, data) - lab.placeOf(b, data) || (a < b ? -1 : 1);
     const ofKind = (kind) => [...kinds.keys()].filter((stage) => kinds.get(stage) === kind).sort(inOrder);
@@ -103,7 +103,7 @@ lab.start = (home) => {
       }));
     }
     const all = [...boxes.querySelectorAll("input")];
-    for (const box of all) box.checked = lab.isShown(state, box.name, kinds.get(box.name), data);
+    for (const box of all) box.checked = lab.isShown(state, box.name, kinds.get(box.name), data, crowded);
     who.textContent = `Who is shown: ${all.filter((box) => box.checked).length} of ${all.length}`;
   }
 
@@ -249,7 +249,7 @@ lab.start = (home) => {
     const now = lab.look(files, state, data), made = lab.seriesOf(now, state), { chosen, metric, family } = now;
     const series = lab.drawn(made.series), some = series.length > 0;
     showOptions(now);
-    showToggles(now.rows);
+    showToggles(now);
     chart.toggleAttribute("hidden", !some);
     empty.hidden = some;
     table.hidden = !made.series.length;

@@ -122,14 +122,16 @@
     return String(address);
   };
 
-  // Hidden until asked for: what counts no operations, and the second of two loops that agree.
-  const HIDDEN = ["ex2", "l2_read", "dram_read", "wgmma_rs"];
-  lab.isShown = (state, stage, kind, { parts }) => {
+  // Hidden until asked for: what counts no operations, and the second of two loops that agree; where there are too many rungs to be
+  // seen at once, those beside the line.
+  const HIDDEN = ["ex2", "l2_read", "dram_read", "wgmma_rs"], MOST = 24;
+  lab.isShown = (state, stage, kind, { parts, line }, crowded) => {
     if (Object.hasOwn(state.switched, stage)) return state.switched[stage];
     if (state.only) {
       const part = kind === "stage" ? parts[stage] : undefined;
       return state.only.split(";").some((name) => name === stage || name === part || (name.endsWith("*") && stage.startsWith(name.slice(0, -1))));
     }
+    if (kind === "stage") return !crowded || line.includes(stage);
     return kind === "peer" ? stage === "fa2" : kind !== "variant" && !HIDDEN.includes(stage);
   };
 
@@ -182,7 +184,8 @@
     const wanted = two("causal") * two("regime"), had = new Map();
     for (const row of fits) had.set(row.stage, (had.get(row.stage) ?? new Set()).add(row.machine));
     const here = fits.filter((row) => had.get(row.stage).size >= wanted);
-    return { data, rows, options, chosen, family, here, metric };
+    const crowded = distinct(here.filter((row) => row.variety === "stage"), (row) => row.stage).length > MOST;
+    return { data, rows, options, chosen, family, here, metric, crowded };
   };
 
   // ---- series ------------------------------------------------------------------------------------------------------------
@@ -196,11 +199,11 @@
 
   // One for each contestant and machine, in the order of the ladder. `without`: who has no such figure. A point that is `off` the
   // axis, as 0 is off a logarithmic one, is in the table and the download alone.
-  lab.seriesOf = ({ data, here, chosen, family, metric }, state) => {
+  lab.seriesOf = ({ data, here, chosen, family, metric, crowded }, state) => {
     const machines = distinct(here, (row) => row.machine), groups = new Map(), without = new Set();
     const rungs = distinct(here.filter((row) => row.variety === "stage").sort((a, b) => compare([a.place, a.stage], [b.place, b.stage])), (row) => row.stage);
     const order = (row) => [PLACES[row.variety], row.place, row.stage, machines.indexOf(row.machine), row.n, -row.batch * row.heads];
-    const sorted = here.filter((row) => lab.isShown(state, row.stage, row.variety, data)).sort((a, b) => compare(order(a), order(b)));
+    const sorted = here.filter((row) => lab.isShown(state, row.stage, row.variety, data, crowded)).sort((a, b) => compare(order(a), order(b)));
     const stages = distinct(sorted, (row) => row.stage);
     for (const row of sorted) {
       const [value, low, high] = metric.of(row), log = chosen.y === "log";
@@ -238,7 +241,7 @@
     ...one, points: one.points.map((point, i) => ({ ...point, apart: one.points[i - 1]?.off ?? true })).filter((point) => !point.off),
   })).filter((one) => one.points.length);
 
-  lab.describe = ({ chosen, family, here, metric }, { machines, without, series }, state) => {
+  lab.describe = ({ chosen, family, here, metric, crowded }, { machines, without, series }, state) => {
     const [row] = here, measured = metric.form === "results";
     const parts = [machines.length > 1 ? machines.map((name, i) => `${lab.letter(i)}: ${name}`).join("; ") : machines[0] ?? chosen.gpu];
     if (row && measured) parts.push(family ? `batch × N = ${row.batch * row.n}` : `batch ${row.batch}`, `heads ${row.heads}`);
@@ -249,6 +252,9 @@
     if (measured && chosen.dtype !== "fp16") parts.push(chosen.dtype);
     if (chosen.problem) parts.push(chosen.problem);
     const said = [`${parts.join(", ")}.`];
+    const shown = new Set([...series.map((one) => one.stage), ...without]);
+    const beside = distinct(here.filter((row) => row.variety === "stage" && !shown.has(row.stage)), (row) => row.stage).length;
+    if (crowded && !state.only && beside) said.push(`Under “Who is shown”: ${beside} more rungs.`);
     if (state.gpu && state.gpu !== chosen.gpu) said.push(`${state.gpu}: no such figure here.`);
     if (series.some((one) => one.points.some((point) => point.low !== undefined))) said.push(`Whiskers: ${metric.interval}.`);
     if (series.some((one) => one.kind === "peer")) said.push("Dashed: other implementations.");
