@@ -243,7 +243,7 @@ __global__ void __launch_bounds__(JOIN_WARPS * 32) join(ModelParams p, int share
   const ForwardParams::Strides& strides = p.O_strides;
   T* const O_row =
       static_cast<T*>(p.O) + blockIdx.z * strides.batch + blockIdx.y * strides.head + blockIdx.x * strides.row;
-  if (threadIdx.x < p.d) st_global_rounded(O_row + threadIdx.x, four.sum != 0 ? column / four.sum : 0.0f);
+  if (int(threadIdx.x) < p.d) st_global_rounded(O_row + threadIdx.x, four.sum != 0 ? column / four.sum : 0.0f);
   if (p.LSE != nullptr && threadIdx.x == 0)
     st_global_f32(p.LSE + row, four.sum != 0 ? four.max / LOG2E + logf(four.sum) : -INFINITY);
 }
@@ -252,10 +252,9 @@ __global__ void __launch_bounds__(JOIN_WARPS * 32) join(ModelParams p, int share
 // made for.
 constexpr int MOST_BLOCKS = 160;
 template <class C>
-int shares_of(int blocks, int n_k, int multiprocessors) {
-  const int tiles = (n_k + C::BC - 1) / C::BC,
-            room = (multiprocessors < MOST_BLOCKS ? multiprocessors : MOST_BLOCKS) / blocks;
-  return room < 1 ? 1 : room < tiles ? room : tiles;
+int shares_of(int64_t blocks, int n_k, int multiprocessors) {
+  const int tiles = (n_k + C::BC - 1) / C::BC, places = min(multiprocessors, MOST_BLOCKS);
+  return blocks > places ? 1 : max(min(places / int(blocks), tiles), 1);
 }
 
 // LAUNCH  The blocks of a tile of BR rows of a head of keys, one behind the other, and if they are several the join.

@@ -207,10 +207,11 @@ const Rung& nearest_to(const Spec& spec) {
   return rungs().back();
 }
 
-// Of the rung of that name; or, of all that can, of those with the newest instructions those for few queries, where there are few, or else
-// the others; of these those with the fewest columns, and of them the last that sees to fewest things that are not asked for, windows, functions of scores, gradients whose bits are the same each time: 43 and 44 are slower than 42 where
-// no window is asked, and several lengths have kernels of their own. (A sink costs no clocks.) Instructions
-// of one architecture alone are newer than any that the next one has, too.
+// Of the rung of that name; or, of all that can, the best by these, one after the other: the newest instructions; made for few queries
+// where there are few, and else not; any strides; the fewest columns; the fewest things that are not asked for, windows, functions of
+// scores, gradients whose bits are the same each time (43 and 44 are slower than 42 where no window is asked, and several lengths have
+// kernels of their own; a sink costs no clocks); the last of the ladder. Instructions of one architecture alone are newer than any that
+// the next one has, too.
 Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted& wanted) {
   const std::vector<Rung>& all = rungs();
   if (!name.empty()) {
@@ -235,7 +236,7 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
   const auto unasked = [&](const Variant& variant) {
     const int columns = variant.accepts.d_step > 1 ? variant.accepts.max_d : spec.d;
     const bool are_few = int64_t{spec.n} * (spec.heads / spec.key_heads()) <= FEW_ROWS;
-    return std::tuple(variant.few_queries != are_few, columns,
+    return std::tuple(variant.few_queries != are_few, !variant.takes(STRIDES), columns,
                       std::popcount(variant.accepts.features & ~needs(spec) & (WINDOW | SOFTCAP | ALIBI)) +
                           (variant.same_bits && !wanted.same_bits));
   };
