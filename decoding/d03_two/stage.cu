@@ -45,7 +45,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "d03_two",
     .previous = "d02_split",
-    .role = ladder::Role::branch,
+    .role = ladder::Role::lost,
     .idea = "Two blocks on an SM: while one begins, ends or waits, the other reads.",
     .limit = "A block has an SM to itself. While it starts, loads Q and waits for its first keys, and while it stores, "
              "nobody "

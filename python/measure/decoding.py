@@ -1,6 +1,6 @@
 """One query beside many keys, in a CUDA graph of launches over copies that the L2 cache does not hold: rungs, FlashAttention-3 and cuDNN in
 turns. How long a launch takes, and how many bytes of K and V it reads in a second. decoding/README.md shows the rows.
-    python3 python/measure/decoding.py --csv docs/results/CARD_decoding.csv --commit HASH [--rungs 42 d01 d02] [--rounds 20]"""
+    python3 python/measure/decoding.py --csv docs/results/CARD_decoding.csv --commit HASH [--rungs 42_grouped d02_split] [--rounds 20]"""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--csv", required=True, help="where the rows go, after each problem")
     parser.add_argument("--commit", required=True, help="of this repository, for the rows")
-    parser.add_argument("--rungs", nargs="+", default=["42", "d01", "d02"])
+    parser.add_argument("--rungs", nargs="+", default=["42_grouped", "d01_packed", "d02_split"])
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args(arguments)
     known = {rung: lambda p, t, rung=rung: lambda: flash_ladder.attention(*t.qkv, causal=p.causal, rung=rung) for rung in options.rungs}

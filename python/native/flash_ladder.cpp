@@ -207,7 +207,7 @@ const Rung& nearest_to(const Spec& spec) {
   return rungs().back();
 }
 
-// Of the rung of that name; or, of all that can, the best by these, one after the other: the newest instructions; made for few queries
+// Of the rung of that name; or, of all that can, the best by these, one after the other: the newest instructions; not one that lost; made for few queries
 // where there are few, and else not; any strides; the fewest columns; the fewest things that are not asked for, windows, functions of
 // scores, gradients whose bits are the same each time (43 and 44 are slower than 42 where no window is asked, and several lengths have
 // kernels of their own; a sink costs no clocks); the last of the ladder. Instructions of one architecture alone are newer than any that
@@ -233,10 +233,10 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
     return Kernel{&*rung, variant};
   }
   Kernel best{nullptr, nullptr};
-  const auto unasked = [&](const Variant& variant) {
+  const auto unasked = [&](const Rung& rung, const Variant& variant) {
     const int columns = variant.accepts.d_step > 1 ? variant.accepts.max_d : spec.d;
     const bool are_few = int64_t{spec.n} * (spec.heads / spec.key_heads()) <= FEW_ROWS;
-    return std::tuple(variant.few_queries != are_few, !variant.takes(STRIDES), columns,
+    return std::tuple(rung.role == Role::lost, variant.few_queries != are_few, !variant.takes(STRIDES), columns,
                       std::popcount(variant.accepts.features & ~needs(spec) & (WINDOW | SOFTCAP | ALIBI)) +
                           (variant.same_bits && !wanted.same_bits));
   };
@@ -246,7 +246,7 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
     const Variant* const variant = variant_for(rung, spec, wanted);
     if (variant == nullptr) continue;
     if (best.rung == nullptr || instructions(rung) > instructions(*best.rung) ||
-        unasked(*variant) <= unasked(*best.variant))
+        unasked(rung, *variant) <= unasked(*best.rung, *best.variant))
       best = {&rung, variant};
   }
   if (best.rung != nullptr) return best;

@@ -291,6 +291,20 @@ def overhead(call: str, dtype: str = "float16", column: str = "us_median", card:
     return float(_only(found, f"{call} in {dtype} in docs/results/{file}")[column])
 
 
+def page(problem: str, attention: str = "flash_ladder", column: str = "rate", card: str = "h200") -> float:
+    """A figure of CARD_peers.csv: page('b=4 h=16 n=4096 d=96 bf16', 'fa3', 'us_median')."""
+    found = [row for row in results.table(f"{card}_peers.csv") if (row["problem"], row["attention"]) == (problem, attention)]
+    return float(_only(found, f"{attention} with {problem} in docs/results/{card}_peers.csv")[column])
+
+
+def decoding(attention: str, problem: str, column: str = "us_median", beside: str = "d02", card: str = "h200") -> float:
+    """A figure of CARD_decoding.csv, of one query in bf16, of the run in which `beside` was the last rung, by their numbers: decoding('fa3', 'b=8 kv=8 nk=8192')."""
+    words = set(problem.split()) | {"d=128", "bf16", *({"nq=1"} if "nq=" not in problem else set())}
+    found = [row for row in results.table(f"{card}_decoding.csv")
+             if (row["attention"].partition("_")[0], row["last"].partition("_")[0]) == (attention, beside) and words <= set(row["problem"].split())]
+    return float(_only(found, f"{attention} with {problem} in docs/results/{card}_decoding.csv")[column])
+
+
 def race(kind: str, dtype: str, what: str, card: str = "h200") -> float:
     """Of the problems of a kind that flash_ladder takes in CARD_peers.csv, by the median of each one's rounds over the fastest library:
     how many there are (all), in how many it is ahead, and the least, the median and the most of these ratios."""
@@ -423,7 +437,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, prefill, overhead, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, prefill, overhead, page, decoding, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, mutants, count, min, max)}
 
 
 def value(expression: str):
