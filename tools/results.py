@@ -15,6 +15,7 @@ from tools import rungs
 from tools.paths import DOCS
 
 RESULTS = DOCS / "results"
+DECODING = "h200_decoding.csv"  # rungs of one query beside many keys, of which h200.csv has no rows
 SCHEMA: dict = json.loads((RESULTS / "schema.json").read_text(encoding="utf-8"))  # the one list of rules
 HEADLINE: dict[str, int] = SCHEMA["headline"]  # the shape of figures and tables
 SWEEP_TOKENS: int = SCHEMA["sweep_tokens"]  # batch times N, over N

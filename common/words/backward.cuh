@@ -287,15 +287,14 @@ __device__ __forceinline__ void stage_gradients(const Params& p, const Smem<C>& 
   __syncwarp(LADDER_SITE_ALONE);                // safe to copy: all lanes have stored
 }
 
-// dot(a, b) of two rows of D numbers, or the first `columns` of them, `at` times STRIDE numbers on, by eight lanes, which
-// all get it (63_onewalk).
+// dot(a, b) of two rows of D numbers, or the first `columns` of them, `at` times STRIDE numbers on, by eight lanes,
+// which all get it (63_onewalk).
 template <int D, int STRIDE, class T, class Offset>
 __device__ __forceinline__ float row_dot(const void* a, const void* b, Offset at, int columns LADDER_SITE_PARAMETER) {
-  const T *const a_row = static_cast<const T*>(a) + at * STRIDE, *const b_row = static_cast<const T*>(b) + at * STRIDE;
   float sum = 0.0f;
   for (int chunk = threadIdx.x % 8; chunk < D / 8 && chunk < columns / 8; chunk += 8) {  // 16 B
-    const uint4 a_chunk = ld_global_v4(a_row + chunk * 8 LADDER_SITE),
-                b_chunk = ld_global_v4(b_row + chunk * 8 LADDER_SITE);
+    const uint4 a_chunk = ld_global_v4(static_cast<const T*>(a) + at * STRIDE + chunk * 8 LADDER_SITE),
+                b_chunk = ld_global_v4(static_cast<const T*>(b) + at * STRIDE + chunk * 8 LADDER_SITE);
     const uint32_t a_pairs[4] = {a_chunk.x, a_chunk.y, a_chunk.z, a_chunk.w},
                    b_pairs[4] = {b_chunk.x, b_chunk.y, b_chunk.z, b_chunk.w};
     for (int i = 0; i < 8; ++i)

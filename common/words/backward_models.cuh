@@ -355,9 +355,9 @@ __device__ __forceinline__ void copy_gradients(const Smem<C>& smem, const Tensor
 }
 
 // The map of a tensor, in boxes of so many rows and 64 columns (73_lengths). It tells the copy engine where rows and
-// columns end: what it asks for behind is zeros, and what it stores there is dropped. A sequence among others ends where the tensor
-// does not, so its map is 45's: y < ROWS rows from row z - ROWS on, for every z. In a box that begins at y = ROWS -
-// valid so many rows lie inside, and z says which.
+// columns end: what it asks for behind is zeros, and what it stores there is dropped. A sequence among others ends
+// where the tensor does not, so its map is 45's: y < ROWS rows from row z - ROWS on, for every z. In a box that begins
+// at y = ROWS - valid so many rows lie inside, and z says which.
 template <class C, bool VARLEN, class Device>
 auto tile_map(Device& device, const ModelGradientParams& p, const void* data,
               const ModelGradientParams::Strides& strides, int of_heads, int n, uint32_t rows) {

@@ -1,6 +1,6 @@
-// Parts of the kernels of decoding/: what d01_packed and d02_split spell out, and later rungs say. T is the element, C the
-// rung's Config. Members that execute instructions take the kernel's line along for the emulator, as words do; `join` is a
-// kernel, which has lines of its own.
+// Parts of the kernels of decoding/: what d01_packed and d02_split spell out, and later rungs say. T is the element, C
+// the rung's Config. Members that execute instructions take the kernel's line along for the emulator, as words do;
+// `join` is a kernel, which has lines of its own.
 #pragma once
 #include "common/gpu.cuh"
 #include "common/words/forward.cuh"
@@ -13,7 +13,8 @@ using Seen = forward::Seen<forward::Mask::window>;  // without a window its side
 
 constexpr int PANEL_ROW_BYTES = 128;  // 64 columns, the most that the engine swizzles
 
-// d01_packed, and with shares d02_split. The rows of a head of keys: query 0 of all heads of its group, then query 1 ... A block has BR of them.
+// d01_packed, and with shares d02_split. The rows of a head of keys: query 0 of all heads of its group, then query 1
+// ... A block has BR of them.
 struct Rows {
   int group, first_head, first, end;  // of this block; of all
 
@@ -27,8 +28,9 @@ struct Rows {
   __device__ __forceinline__ bool has(int row) const { return first + row < end; }
 };
 
-// d01_packed. Q, BR rows of D columns, 16 B a lane, swizzled as the copy engine does: chunk c of row r of a panel stands
-// at c ^ r % 8. Rows and columns that are nobody's are zeros. By the warps that multiply, who wait for each other.
+// d01_packed. Q, BR rows of D columns, 16 B a lane, swizzled as the copy engine does: chunk c of row r of a panel
+// stands at c ^ r % 8. Rows and columns that are nobody's are zeros. By the warps that multiply, who wait for each
+// other.
 template <class C, int D>
 __device__ __forceinline__ void load_rows(const ModelParams& p, const Rows& rows, int sequence,
                                           uint32_t smem_Q LADDER_SITE_PARAMETER) {
@@ -78,8 +80,8 @@ struct Part {
   }
 };
 
-// d01_packed, and of several shares d02_split. What a share has found, to O and LSE, or to the workspace. A lane has two
-// columns of eight. A row that sees no key is 0, whatever V holds; a share's sum and its O are 0 then.
+// d01_packed, and of several shares d02_split. What a share has found, to O and LSE, or to the workspace. A lane has
+// two columns of eight. A row that sees no key is 0, whatever V holds; a share's sum and its O are 0 then.
 template <class C, class Softmax, int TILES>
 __device__ __forceinline__ void store_rows(const ModelParams& p, const Rows& rows, int sequence, int share, int shares,
                                            const int (&lane_row)[2], const int (&query)[2], const Softmax& softmax,
@@ -118,9 +120,9 @@ __device__ __forceinline__ void store_rows(const ModelParams& p, const Rows& row
   }
 }
 
-// d02_split. JOIN  A row of O from what the shares know of it: weights that are relative to a share's maximum become relative to
-//       the largest. Each warp takes every fourth share, a lane four columns; then a thread takes a column of the four.
-//       Grid (n_q, heads, batch).
+// d02_split. JOIN  A row of O from what the shares know of it: weights that are relative to a share's maximum become
+// relative to the largest. Each warp takes every fourth share, a lane four columns; then a thread takes a column of the
+// four. Grid (n_q, heads, batch).
 constexpr int JOIN_WARPS = 4;
 struct Factors {
   float mine, its;

@@ -23,8 +23,9 @@ constexpr float SUM_LIMIT<f16> = 30000.0f;
 
 // ---- the tile ------------------------------------------------------------------------------------------------------
 
-// 38_seam and 46_alone. What a Config says of a block's tile: f16 or bf16, BR queries against BC keys at a time by WARPS warps, with
-// STAGES tiles of K and of V on their way. A cluster's BLOCKS share K and V; one that works alone is a cluster, too.
+// 38_seam and 46_alone. What a Config says of a block's tile: f16 or bf16, BR queries against BC keys at a time by
+// WARPS warps, with STAGES tiles of K and of V on their way. A cluster's BLOCKS share K and V; one that works alone is
+// a cluster, too.
 template <class T, int BR_, int BC_, int WARPS_, int STAGES_, int BLOCKS_>
 struct Tile {
   using Element = T;
@@ -555,9 +556,9 @@ void start_no_keys(Device& device, const Params& p) {
 
 // 41_rows, and with VARLEN 45_varlen. The map of a tensor [batch, heads, n, d] of T in any strides, for boxes of `rows`
 // rows and 64 columns, a panel. It tells the copy engine where rows and columns end: what is asked for behind is zeros,
-// and what is stored there is dropped. A sequence among others ends where the tensor does not, so its map is another one: y <
-// `rows` rows from row z - `rows` on, for every z. In a box that begins at y = `rows` - valid so many rows lie inside,
-// and z says which.
+// and what is stored there is dropped. A sequence among others ends where the tensor does not, so its map is another
+// one: y < `rows` rows from row z - `rows` on, for every z. In a box that begins at y = `rows` - valid so many rows lie
+// inside, and z says which.
 template <class T, bool VARLEN = false>
 TensorMap rows_map(Device& device, const void* data, const ForwardParams::Strides& strides, int d, int n, int heads,
                    int batch, uint32_t rows) {

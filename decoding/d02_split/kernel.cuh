@@ -1,5 +1,5 @@
-// d02_split: the keys of a tile of rows are shared out among as many blocks as the card has room for, and a second launch
-// joins what they found.
+// d02_split: the keys of a tile of rows are shared out among as many blocks as the card has room for, and a second
+// launch joins what they found.
 // Before:  in d01_packed a head of keys has one block. Of 8 heads 8 SMs read memory, and 124 do nothing.
 // Tile:    64x128, 4 warps and one thread that copies.  Shared: 208 KiB and 96 B (Q 16; K, V 3 x 32 each).
 //          Needs d <= 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90a.
@@ -161,7 +161,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     if (threadIdx.x == 0) mbarrier_arrive(V.empty_of(tile - begin));
   }
 
-  // STORE  A lane has two columns of eight. A row that sees no key is 0, whatever V holds; a share's sum and its O are 0 then.
+  // STORE  A lane has two columns of eight. A row that sees no key is 0, whatever V holds; a share's sum and its O are
+  //        0 then.
   for (int half = 0; half < 2; ++half) {
     const float sum = quad_sum(softmax.sum[half]);
     if (!rows.has(lane_row[half])) continue;

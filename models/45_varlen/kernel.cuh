@@ -377,9 +377,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 
 // LAUNCH  As many blocks as run at the same time, one per SM, in pairs, or fewer where there is less to do. The
 //         pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells the copy engine
-//         where rows end: what it asks for behind is zeros, and what it stores there is dropped. A sequence among
-//         others ends where the tensor does not, so its map is another one: y < ROWS rows from row z - ROWS on, for
-//         every z. In a box that begins at y = ROWS - valid so many rows lie inside, and z says which.
+//         where rows end. A sequence among others ends where the tensor does not, so its map is another one: y < ROWS
+//         rows from row z - ROWS on, for every z. In a box from y = ROWS - valid on so many lie inside; z says which.
 template <class C, Mask MASK, bool VARLEN>
 void start(Device& device, const ModelParams& p) {
   const auto map = [&](const void* data, const ForwardParams::Strides& strides, int heads, int n, uint32_t rows) {

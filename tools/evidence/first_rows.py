@@ -24,7 +24,7 @@ LIST, HALVES = DOCS / "predictions.csv", DOCS / "prediction_halves.csv"
 SLACK = 0.005  # of a single number, which says as much by its digits: 1.01 is 1.005 to 1.015
 FOLDER = "docs/results"
 CARDS = ("h200.csv", "h100.csv")
-DECODING = "h200_decoding.csv"  # rungs of one query, which h200.csv has no rows of
+DECODING = results.DECODING
 REGIMES = {"sustained": "turns"}  # what it was called at first
 
 
