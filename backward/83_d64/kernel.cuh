@@ -5,8 +5,8 @@
 // Tile:    128x128, 8 warps and 4 that copy and add.  Shared: 194 KiB (K, V 16 each; Q, dO, LSE, D 2 x 33; dS 2 x 32;
 //          dQ 32).
 //          Needs d = 64, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90a.
-// Shapes:  Q, O, dO, dQ: [batch, heads, n_q, d] f16 or bf16; K, V, dK, dV: [batch, kv_heads, n_k, d] of that type, in any
-//          strides; a gradient lies as its tensor, dO as O.   LSE: [batch, heads, n_q] f32.
+// Shapes:  Q, O, dO, dQ: [batch, heads, n_q, d] f16 or bf16; K, V, dK, dV: [batch, kv_heads, n_k, d] of that type, in
+//          any strides; a gradient lies as its tensor, dO as O.   LSE: [batch, heads, n_q] f32.
 //          Or [total_q, heads, d], [total_k, kv_heads, d], LSE [heads, total_q]; with cu_seqlens, [batch + 1] each.
 //          In the workspace the list, [batch] Sequences; behind it for each tile of BR queries and each head the sum of
 //          dQ, BR * d f32 as lanes hold them, and -LSE and -D, [2, BR] f32.
@@ -145,27 +145,21 @@ template <class C>
 __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientParams p) {
   using T = typename C::T;
   const int head = blockIdx.y;
-  const float scale = p.softmax_scale;
   const QueryTile<C> tile(p, blockIdx.x);
   if (tile.rows <= 0) return;  // a tile that no sequence has
   for (int i = threadIdx.x; i < C::BR * ROW_CHUNKS / 2; i += ROW_THREADS) {
     const int column_tile = i % 8, four_lanes = i / 8 % 32, half = i / 256;  // of a warpgroup: its 32 times four lanes
-    const int column = column_tile * 8;
-    if (column >= p.d) continue;
+    if (column_tile * 8 >= p.d) continue;
     const float* const from =
         dQ_sum_of<C>(p, blockIdx.x, head) + half * (C::dQ_BYTES / 4) + column_tile * 512 + four_lanes * 16;
     uint32_t pairs[2][4];  // [lane_row]
-    for (int lane = 0; lane < 4; ++lane) {
-      const uint4 four = ld_global_v4(from + lane * 4);
-      pairs[0][lane] = pack<T>(__uint_as_float(four.x) * scale, __uint_as_float(four.y) * scale);
-      pairs[1][lane] = pack<T>(__uint_as_float(four.z) * scale, __uint_as_float(four.w) * scale);
-    }
+    load_lanes<T>(pairs, from, p.softmax_scale);
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       const int row = half * 64 + four_lanes / 8 * 16 + lane_row * 8 + four_lanes % 8, query = tile.row + row;
       if (row >= tile.rows) continue;
       const float LSE = ld_global_f32(p.LSE + offset_of(p.LSE_strides, tile.sequence, head, query));
       const uint32_t(&four)[4] = pairs[lane_row];  // without any key the sum is 0 times K, which may be NaN
-      st_global_v4(static_cast<T*>(p.dQ) + offset_of(p.Q_strides, tile.sequence, head, query) + column,
+      st_global_v4(static_cast<T*>(p.dQ) + offset_of(p.Q_strides, tile.sequence, head, query) + column_tile * 8,
                    LSE == -INFINITY ? uint4{0, 0, 0, 0} : uint4{four[0], four[1], four[2], four[3]});
     }
   }

@@ -4,8 +4,8 @@
 // Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 179 KiB (K, V 16 each; Q, dO, LSE, D 6 x 16.5; dS 2 x 16;
 //          dQ 16).
 //          Needs d = 64, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90a.
-// Shapes:  Q, O, dO, dQ: [batch, heads, n_q, d] f16 or bf16; K, V, dK, dV: [batch, kv_heads, n_k, d] of that type, in any
-//          strides; a gradient lies as its tensor, dO as O.   LSE: [batch, heads, n_q] f32.
+// Shapes:  Q, O, dO, dQ: [batch, heads, n_q, d] f16 or bf16; K, V, dK, dV: [batch, kv_heads, n_k, d] of that type, in
+//          any strides; a gradient lies as its tensor, dO as O.   LSE: [batch, heads, n_q] f32.
 //          Or [total_q, heads, d], [total_k, kv_heads, d], LSE [heads, total_q]; with cu_seqlens, [batch + 1] each.
 //          In the workspace the list, [batch] Sequences; behind it for each tile of BR queries and each head the sum of
 //          dQ, BR * d f32 as lanes hold them, and -LSE and -D, [2, BR] f32.
@@ -212,7 +212,6 @@ template <class C>
 __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientParams p) {
   using T = typename C::T;
   const int head = blockIdx.y;
-  const float scale = p.softmax_scale;
   const QueryTile<C> tile(p, blockIdx.x);
   if (tile.rows <= 0) return;  // a tile that no sequence has
   for (int i = threadIdx.x; i < C::BR * ROW_CHUNKS / 2; i += ROW_THREADS) {
@@ -222,11 +221,7 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientPara
     const float* const from =
         dQ_sum_of<C>(p, blockIdx.x, head) + half * (C::dQ_BYTES / 4) + column_tile * 512 + four_lanes * 16;
     uint32_t pairs[2][4];  // [lane_row]
-    for (int lane = 0; lane < 4; ++lane) {
-      const uint4 four = ld_global_v4(from + lane * 4);
-      pairs[0][lane] = pack<T>(__uint_as_float(four.x) * scale, __uint_as_float(four.y) * scale);
-      pairs[1][lane] = pack<T>(__uint_as_float(four.z) * scale, __uint_as_float(four.w) * scale);
-    }
+    load_lanes<T>(pairs, from, p.softmax_scale);
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       const int row = four_lanes / 8 * 16 + lane_row * 8 + four_lanes % 8, query = tile.row + row;
       if (row >= tile.rows) continue;

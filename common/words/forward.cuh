@@ -546,12 +546,12 @@ __global__ void __launch_bounds__(D) no_keys(Params p) {
   const int query = blockIdx.x % p.n_q, head = blockIdx.x / p.n_q % p.heads, sequence = blockIdx.x / p.n_q / p.heads;
   const ForwardParams::Strides& strides = p.O_strides;
   T* const O_row = static_cast<T*>(p.O) + sequence * strides.batch + head * strides.head + query * strides.row;
-  st_global_rounded(O_row + threadIdx.x, 0.0f);
+  if (int(threadIdx.x) < p.d) st_global_rounded(O_row + threadIdx.x, 0.0f);
   if (p.LSE != nullptr && threadIdx.x == 0) st_global_f32(p.LSE + blockIdx.x, lse_of_no_keys(p, head));
 }
 template <class T, int D, class Params>
 void start_no_keys(Device& device, const Params& p) {
-  launch(device, no_keys<T, D, Params>, dim3(p.n_q * p.batch * p.heads), dim3(p.d), 0, p);
+  launch(device, no_keys<T, D, Params>, dim3(p.n_q * p.batch * p.heads), dim3(D), 0, p);
 }
 
 // 41_rows, and with VARLEN 45_varlen. The map of a tensor [batch, heads, n, d] of T in any strides, for boxes of `rows`

@@ -533,6 +533,21 @@ std::vector<Trial> fewer_columns(const Variant& variant, const Shape& usual, uin
   return trials;
 }
 
+// Few queries beside many keys, for who shares these out: in a window that fewer tiles have keys of than there are, and under a mask that
+// hides the last tile from the first queries.
+std::vector<Trial> few_beside_many(const Variant& variant, const Shape& usual, uint64_t seed) {
+  std::vector<Trial> trials;
+  if (!variant.few_queries || !variant.takes(CROSS) || !variant.takes(TAILS)) return trials;
+  Shape shape = with_heads(usual, 1, 2);
+  if (variant.takes(GROUPED)) shape.kv_heads = 1;
+  shape.n_k = 3 * variant.tile.bc + 10;
+  shape.n = 30;
+  if (variant.takes(CAUSAL)) trials.push_back({.shape = with_mask(shape), .seed = seed + 16});
+  shape.n = 3, shape.left = 20, shape.right = 0;
+  if (variant.takes(WINDOW)) trials.push_back({.shape = shape, .seed = seed + 17});
+  return trials;
+}
+
 // Of each function that makes a trial for the variant, where it takes such a problem.
 using MakeTrial = std::optional<Trial>(const Variant& variant, const Shape& shape, uint64_t seed);
 void add_where_taken(std::vector<Trial>& trials, std::initializer_list<MakeTrial*> functions, const Variant& variant,
@@ -899,6 +914,7 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
   std::ranges::move(largest_scores(variant, shape, choice.seed, choice.any_scores), std::back_inserter(trials));
   std::ranges::move(formula_trials(variant, shape, choice.seed), std::back_inserter(trials));
   std::ranges::move(fewer_columns(variant, shape, choice.seed), std::back_inserter(trials));
+  std::ranges::move(few_beside_many(variant, shape, choice.seed), std::back_inserter(trials));
   add_where_taken(trials,
                   {many_rows, far_rows, far_workspace, many_sequences, thin, far_below_cap, parts_of_cap, far_keys,
                    about_minus_cap, many_queries},

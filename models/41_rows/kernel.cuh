@@ -340,7 +340,7 @@ __global__ void __launch_bounds__(HEAD_DIM) no_keys(ForwardParams p) {
   const ForwardParams::Strides& strides = p.O_strides;
   Element* const O_row =
       static_cast<Element*>(p.O) + sequence * strides.batch + head * strides.head + query * strides.row;
-  st_global_rounded(O_row + threadIdx.x, 0.0f);
+  if (int(threadIdx.x) < p.d) st_global_rounded(O_row + threadIdx.x, 0.0f);
   if (p.LSE != nullptr && threadIdx.x == 0) st_global_f32(p.LSE + blockIdx.x, -INFINITY);
 }
 
@@ -355,7 +355,7 @@ void run(Device& device, const ForwardParams& p) {
                          {uint64_t(strides.row) * 2, uint64_t(strides.head) * 2, uint64_t(strides.batch) * 2},
                          {PANEL_COLS, rows, 1, 1});
   };
-  if (p.n_k == 0) return launch(device, no_keys, dim3(p.n_q * heads), dim3(p.d), 0, p);
+  if (p.n_k == 0) return launch(device, no_keys, dim3(p.n_q * heads), dim3(HEAD_DIM), 0, p);
   const uint32_t pairs = ((p.n_q + C::BR - 1) / C::BR + 1) / C::BLOCKS, sms = multiprocessors(device) / C::BLOCKS;
   const uint32_t shares = (p.causal ? (pairs + 1) / 2 : pairs) * heads;  // two pairs or one
   launch_clusters(device,
