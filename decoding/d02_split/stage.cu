@@ -19,9 +19,8 @@ template <class C>
 uint64_t workspace_bytes(const ladder::Shape& spec) {
   const int64_t rows = spec.n * (spec.heads / spec.key_heads());
   const int64_t blocks = (rows + C::BR - 1) / C::BR * spec.batch * spec.key_heads();
-  if (blocks == 0 || blocks > MOST_BLOCKS / 2) return 0;  // one share
-  return uint64_t(shares_of<C>(blocks, spec.keys(), MOST_BLOCKS)) * spec.batch_heads() * spec.n * (HEAD_DIM + 2) *
-         sizeof(float);
+  const int shares = blocks == 0 ? 1 : shares_of<C>(blocks, spec.keys(), MOST_BLOCKS);
+  return shares == 1 ? 0 : shares * spec.batch_heads() * spec.n * (HEAD_DIM + 2) * sizeof(float);
 }
 
 template <class C>
