@@ -109,7 +109,9 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM)
     wgmma_wait<0>(O_frag, P_frag);  // safe to touch O and P: PV is done
     if (threadIdx.x == 0) mbarrier_arrive(V.empty_of(tile - begin));
   }
-  store_rows<C>(p, rows, sequence, share, shares, lane_row, query, softmax, O_frag);  // STORE
+
+  // STORE
+  store_rows<C>(p, rows, sequence, share, shares, lane_row, query, softmax, O_frag);
 }
 
 // How many shares: as many as fill the card once, with all blocks that an SM takes, and no more than there are tiles of
