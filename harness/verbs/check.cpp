@@ -93,7 +93,12 @@ std::vector<Subject> subjects_of(const Options& options) {
       return std::ranges::all_of(shapes_for(options, EMULATOR_SHAPE, &variant.accepts),
                                  [&](const Spec& shape) { return bool(supports(*rung, variant, shape)); });
     };
-    const auto found = std::ranges::find_if(rung->variants, takes);
+    auto found = std::ranges::find_if(rung->variants, takes);
+    if (found == rung->variants.end()) {  // what it lacks is said of one that has the type
+      found = std::ranges::find_if(rung->variants, [&](const Variant& variant) {
+        return shapes_for(options, EMULATOR_SHAPE, &variant.accepts).front().q_type == variant.accepts.q;
+      });
+    }
     const bool is_default = found == rung->variants.end() || found == rung->variants.begin();
     const Variant& variant = is_default ? rung->variants.front() : *found;
     subjects.push_back({rung, &variant, is_default ? std::string(rung->name) : named(variant)});
