@@ -1,8 +1,9 @@
 // 50_anycard: all that models ask for, with mma.sync and cp.async alone, for every GPU from sm_80 on.
 // Before:  48 needs a Hopper card. 09 runs on every one, and solves a problem that no model has.
 //          The kernel is told anew, in 09's loop.
-// Tile:    128x64, 4 warps, M_TILES = 2.  Shared: 64 KiB (Q 32, K 16, V 16), or half of that where d = 64.
-//          Needs rows that begin at multiples of 16 B, heads % kv_heads == 0.
+// Tile:    128x64, 4 warps, M_TILES = 2.  Shared: 64 KiB (Q 32, K 16, V 16), or half of that where d <= 64.
+//          Where d > 128: 64x64, M_TILES = 1, 96 KiB, which every card from sm_80 on has.
+//          Needs rows that begin at multiples of 16 B, d <= 256, heads % kv_heads == 0.
 // Shapes:  Q, O: [batch, heads, n_q, d] f16 or bf16; K, V: [batch, kv_heads, n_k, d] of that type, in any strides.
 //          LSE: [batch, heads, n_q] f32. Or Q, O: [total_q, heads, d]; K, V: [total_k, kv_heads, d];
 //          LSE: [heads, total_q]; with cu_seqlens, [batch + 1] each.
@@ -28,7 +29,7 @@ struct Config {
   static constexpr int ROWS_PER_PASS = THREADS / ROW_CHUNKS;                   // of a copy by all threads, a chunk each
   static constexpr uint32_t SMEM_BYTES = (BR + 2 * BC) * ROW_BYTES;
   static_assert(ROW_BYTES % 128 == 0, "eight chunks of a row are all 32 banks");
-  static_assert(ROWS_PER_PASS % 8 == 0, "the swizzle repeats every 8 rows");
+  static_assert(ROWS_PER_PASS % 4 == 0, "a pass begins where the swizzle does, or in its middle");
   static_assert(BR % ROWS_PER_PASS == 0 && BC % ROWS_PER_PASS == 0, "a tile is copied in whole passes");
 
   // Byte offset of a chunk within a tile. XOR with the row puts the same chunk of eight consecutive rows in eight
@@ -77,16 +78,17 @@ struct Sequence {
 };
 
 // Starts to copy a tile of ROWS rows. Both addresses are those of this thread's chunk in the first pass, and `stride`
-// is that of rows, in elements. Of the rows the tensor has `rows`; what lies behind them is nobody's, and becomes
+// is that of rows, in elements. The tensor has `rows` of them, of d elements; what lies behind is nobody's, and becomes
 // zeros: a weight of 0 times a NaN would be one.
 template <class C, int ROWS>
 __device__ __forceinline__ void load_tile(uint32_t thread_tile, const typename C::Element* thread_source,
-                                          int64_t stride, int rows) {
+                                          int64_t stride, int rows, int d) {
   const int thread_row = threadIdx.x / C::ROW_CHUNKS;
+  const bool is_column = int(threadIdx.x % C::ROW_CHUNKS * 8) < d;
 #pragma unroll
   for (int first_row = 0; first_row < ROWS; first_row += C::ROWS_PER_PASS)
-    cp_async_16(thread_tile + first_row * C::ROW_BYTES, thread_source + first_row * stride,
-                first_row + thread_row < rows ? 16 : 0);
+    cp_async_16((thread_tile ^ (first_row % 8 * 16)) + first_row * C::ROW_BYTES, thread_source + first_row * stride,
+                is_column && first_row + thread_row < rows ? 16 : 0);
 }
 
 // Two blocks fit on an SM, and saying so lets the compiler use all 255 registers of a thread.
@@ -152,8 +154,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
 
   if (begin < end) {
     load_tile<C, BR>(smem_Q + thread_chunk, chunk_of(p.Q, p.Q_strides, head, sequence.q_begin + first_query),
-                     p.Q_strides.row, sequence.n_q - first_query);
-    load_tile<C, BC>(smem_K + thread_chunk, K, p.K_strides.row, sequence.n_k - begin * BC);
+                     p.Q_strides.row, sequence.n_q - first_query, p.d);
+    load_tile<C, BC>(smem_K + thread_chunk, K, p.K_strides.row, sequence.n_k - begin * BC, p.d);
     cp_async_commit();
   }
 
@@ -161,7 +163,7 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
     // LOAD  K[tile] was requested one iteration ago; V[tile] is requested now and needed only after the softmax.
     cp_async_wait<0>();  // this thread's part of K[tile] (and of Q) has landed
     __syncthreads();     // safe to read K: everybody's part has landed; safe to overwrite V: every warp has finished PV
-    load_tile<C, BC>(smem_V + thread_chunk, V, p.V_strides.row, sequence.n_k - tile * BC);
+    load_tile<C, BC>(smem_V + thread_chunk, V, p.V_strides.row, sequence.n_k - tile * BC, p.d);
     cp_async_commit();
     V += BC * p.V_strides.row;
 
@@ -263,7 +265,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
     cp_async_wait<0>();  // this thread's part of V[tile] has landed
     __syncthreads();     // safe to read V: everybody's part has landed; safe to overwrite K: every warp has finished QK
     K += BC * p.K_strides.row;
-    if (tile + 1 < end) load_tile<C, BC>(smem_K + thread_chunk, K, p.K_strides.row, sequence.n_k - (tile + 1) * BC);
+    if (tile + 1 < end)
+      load_tile<C, BC>(smem_K + thread_chunk, K, p.K_strides.row, sequence.n_k - (tile + 1) * BC, p.d);
     cp_async_commit();
 
     // PV  16 keys at a time, their weights first. Two C fragments side by side hold exactly the elements of one A
@@ -323,7 +326,7 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(ScoreParams p) 
 #pragma unroll
   for (int first_row = 0; first_row < M_TILES * 16; first_row += 32 / ROW_CHUNKS) {
     const int row = warp * M_TILES * 16 + first_row + lane / ROW_CHUNKS, query = first_query + row;
-    if (query < sequence.n_q)
+    if (query < sequence.n_q && int(lane % ROW_CHUNKS * 8) < p.d)
       st_global_v4(O + (sequence.q_begin + query) * p.O_strides.row,
                    ld_shared_v4(smem_Q + C::chunk_offset(row, lane % ROW_CHUNKS)));
   }

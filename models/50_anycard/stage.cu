@@ -19,9 +19,9 @@ template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
                               ladder::WINDOW | ladder::VARLEN | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK,
-                  .min_d = C::HEAD_DIM,
+                  .min_d = 8,
                   .max_d = C::HEAD_DIM,
-                  .d_step = 1,
+                  .d_step = 8,
                   .q = ladder::element_of<typename C::Element>,
                   .kv = ladder::element_of<typename C::Element>,
                   .o = ladder::element_of<typename C::Element>};
@@ -59,8 +59,10 @@ const ladder::Registration registration({
                    .reason = "O and S alone are 192 registers; 16 B are where huge rows begin"},
                   {.sm = 90, .registers = 255, .spill_bytes = 32, .reason = "as above; most with a softcap or slopes"}},
     .variants = {variant<Config<bf16, 128, 128, 64, 4>>(), variant<Config<bf16, 64, 128, 64, 4>>({.label = "d = 64"}),
+                 variant<Config<bf16, 256, 64, 64, 4>>({.label = "d = 256"}),
                  variant<Config<f16, 128, 128, 64, 4>>({.label = "f16"}),
-                 variant<Config<f16, 64, 128, 64, 4>>({.label = "f16, d = 64"})},
+                 variant<Config<f16, 64, 128, 64, 4>>({.label = "f16, d = 64"}),
+                 variant<Config<f16, 256, 64, 64, 4>>({.label = "f16, d = 256"})},
 });
 
 }  // namespace

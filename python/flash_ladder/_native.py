@@ -60,7 +60,7 @@ _library = _load()
 _in_python = ctypes.PyDLL(_library._name)  # its functions hold the interpreter's lock
 _in_python.flash_ladder_make_calls.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
 _in_python.flash_ladder_make_calls.restype = ctypes.c_void_p
-_in_python.flash_ladder_add_call.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+_in_python.flash_ladder_add_call.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p]
 call_again = _in_python.flash_ladder_call_again
 call_again.argtypes = [ctypes.c_void_p] + [ctypes.py_object] * 5
 # A flash_ladder_tensor, and the addresses of the names that may stand in it.
@@ -135,7 +135,8 @@ class Calls:
     def add(self, plan: Plan, layouts: bytes, tensors: list) -> None:
         if self.made and len(self.plans) < self.MOST:
             self.plans.append(plan)
-            _in_python.flash_ladder_add_call(self.made, plan._plan, layouts, _POINTERS[len(tensors)].pack(*map(id, tensors)))
+            objects = _POINTERS[len(tensors)].pack(*map(id, tensors))
+            _in_python.flash_ladder_add_call(self.made, plan._plan, layouts, plan.workspace_bytes > 0, objects)
 
 
 def merge(problem: str, tensors: bytes, addresses: list[int], in_f32: bool, device: int, stream: int, memory: tuple) -> None:

@@ -108,7 +108,7 @@ def _run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse
     if out is not None:
         has_changed(out)
     on_gpu = ready is not None and ready.plan.device != _native.EMULATOR
-    if on_gpu and not ready.plan.workspace_bytes and is_simple and _exchange_api is not None:
+    if on_gpu and is_simple and _exchange_api is not None:
         tensors = [q, k, v, result] + [lse] * (lse is not None)
         if options not in _calls and len(_calls) < MOST_OPTIONS:
             _calls[options] = _native.Calls(_exchange_api, len(tensors))

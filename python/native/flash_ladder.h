@@ -60,14 +60,15 @@ FLASH_LADDER_API int flash_ladder_run(const flash_ladder_plan* plan, const flash
 
 /* For PyTorch's tensors, which are Python objects here: calls that were made, and of those that differ from one in numbers and addresses
  * alone the launch, without a step of Python. `exchange_api` is what torch.Tensor.__dlpack_c_exchange_api__ holds. A call has `count`
- * tensors, Q K V O and LSE at most. The lock of the interpreter is held, and given up with let_go and take for a launch. What is made
+ * tensors, Q K V O and LSE at most; a workspace, which `tensors` name last, is PyTorch's memory for as long as a call lasts. The lock of the interpreter is held, and given up with let_go and take for a launch. What is made
  * stays for good, and so must the plans. NULL, or FLASH_LADDER_NOT_TAKEN: it cannot be done so, or was not made before; an exception of
  * Python may be set then. */
 typedef struct flash_ladder_calls flash_ladder_calls;
 FLASH_LADDER_API flash_ladder_calls* flash_ladder_make_calls(const void* exchange_api, int count, void* (*let_go)(void),
                                                              void (*take)(void*));
 FLASH_LADDER_API int flash_ladder_add_call(flash_ladder_calls* calls, const flash_ladder_plan* plan,
-                                           const flash_ladder_tensor* tensors, void* const* objects);
+                                           const flash_ladder_tensor* tensors, int has_workspace,
+                                           void* const* objects);
 FLASH_LADDER_API int flash_ladder_call_again(const flash_ladder_calls* calls, void* q, void* k, void* v, void* o,
                                              void* lse);
 
