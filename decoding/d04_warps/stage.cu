@@ -1,0 +1,70 @@
+#include "harness/stage.hpp"
+#include "harness/tiles.hpp"
+#include "kernel.cuh"
+
+namespace {
+
+template <class C>
+uint64_t tiles_of_rows(const ladder::Shape& spec) {
+  return (spec.n * (spec.heads / spec.key_heads()) + C::BR - 1) / C::BR;
+}
+
+// Without a mask: with one a block's tiles are those of its rows.
+template <class C>
+ladder::Counts predict(const ladder::Launched& spec) {
+  if (spec.causal || spec.left >= 0 || spec.right >= 0) return {};
+  const uint64_t rows = spec.n * (spec.heads / spec.key_heads()), wide = rows > C::BR ? 2 : 1;  // of 16
+  const uint64_t tiles = (rows + wide * C::BR - 1) / (wide * C::BR) * spec.batch * spec.key_heads();
+  const uint64_t of_keys = (spec.keys() + C::STEP - 1) / C::STEP * C::WARPS;  // of a warp
+  return {.mma = tiles * of_keys * wide * 2 * (C::BC / 8) * (HEAD_DIM / 16),
+          .ldmatrix = tiles * of_keys * 2 * (C::BC / 16) * (HEAD_DIM / 16)};
+}
+
+template <class C>
+uint64_t workspace_bytes(const ladder::Shape& spec) {
+  const uint64_t tiles = tiles_of_rows<C>(spec) > 1 ? tiles_of_rows<typename C::Wide>(spec) : tiles_of_rows<C>(spec);
+  const uint64_t blocks = tiles * spec.batch * spec.key_heads();
+  const int shares = blocks == 0 ? 1 : shares_of<C>(blocks, spec.keys(), MOST_BLOCKS);
+  return shares == 1 ? 0 : shares * spec.batch_heads() * spec.n * (HEAD_DIM + 2) * sizeof(float);
+}
+
+template <class C>
+ladder::Variant variant(ladder::Variant rest = {}) {
+  rest.accepts = {
+      .features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED | ladder::WINDOW,
+      .min_d = 8,
+      .max_d = HEAD_DIM,
+      .d_step = 8,
+      .q = ladder::element_of<typename C::Element>,
+      .kv = ladder::element_of<typename C::Element>,
+      .o = ladder::element_of<typename C::Element>};
+  rest.writes_lse = true;
+  rest.workspace_bytes = workspace_bytes<C>;
+  rest.from_first_key = true;
+  rest.few_queries = true;
+  rest.conflict_ways = 1.0;
+  rest.recorded = true;
+  return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
+}
+
+const ladder::Registration registration({
+    .name = "d04_warps",
+    .previous = "d02_split",
+    .role = ladder::Role::branch,
+    .more_lines = {ladder::MoreLines::other,
+                   "Other instructions: mma.sync and cp.async where d02 has wgmma and the copy engine."},
+    .idea =
+        "Each warp reads keys of its own, by cp.async, and multiplies them by mma.sync: it waits for nobody, on any "
+        "card from sm_80 on.",
+    .limit = "Long batches are read at 4.1 TB/s, where cuDNN reaches 4.4: with a kernel for an A100, whose warps copy "
+             "whole rows.",
+    .prediction = "In turns, in a graph, over d02 in bf16, 32 heads over 8, one query: batch 64 beside 8192 keys 1.08, "
+                  "batch 8 beside 65536 1.06 and beside 8192 1.04, batch 1 beside 65536 1.03, beside 8192 and 1024 "
+                  "1.00; 32 heads over one, batch 1 beside 65536, 1.00. Within 3 %.",
+    .min_sm = 80,
+    .needs = "mma.m16n8k16 in f16 or bf16, cp.async, 96 KiB of shared memory",
+    .resources = {{.sm = 80, .registers = 255, .spill_bytes = 0}, {.sm = 90, .registers = 255, .spill_bytes = 0}},
+    .variants = {variant<Config<bf16, 16, 16, 4, 3>>(), variant<Config<f16, 16, 16, 4, 3>>({.label = "f16"})},
+});
+
+}  // namespace
