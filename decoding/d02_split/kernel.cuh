@@ -204,10 +204,12 @@ struct Factors {
 struct Joined {
   float max = forward::NO_KEY, sum = 0;
 
-  // What both sides have to be multiplied by, before their O is added.
+  // What both sides have to be multiplied by, before their O is added. Maxima of one score that two shares have met may
+  // be a rounding apart, which is 8 where the score is 10^8: they count as one.
   __device__ __forceinline__ Factors add(float other_max, float other_sum) {
-    const float largest = fmaxf(max, other_max);
-    const Factors by = {ex2_approx(max - largest), ex2_approx(other_max - largest)};
+    const float largest = fmaxf(max, other_max), apart = fabsf(max - other_max);
+    const float lower = apart > 0x1p-23f * fabsf(largest) ? ex2_approx(-apart) : 1;
+    const Factors by = max < other_max ? Factors{lower, 1} : Factors{1, lower};
     max = largest, sum = sum * by.mine + other_sum * by.its;
     return by;
   }
