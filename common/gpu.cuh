@@ -8,7 +8,7 @@
 //   barriers   named_barrier_sync  named_barrier_arrive
 //   mbarriers  mbarrier_init  mbarrier_inval  mbarrier_arrive  cp_async_mbarrier_arrive_noinc  mbarrier_wait_parity
 //   memory     smem_base  smem_name  ld/st_shared_{b32,v2,v4}  ld/st_global_{f16,bf16,f32,b32,v4}  ld_global_s32
-//              red_global_add_f32  atom_global_add_u32  red_release_add_u32  ld_acquire_wait_u32
+//              red_global_add_f32  atom_global_{add,inc}_u32  fence_acq_rel_gpu  red_release_add_u32  ld_acquire_wait_u32
 //   copies     cp_async_16  cp_async_commit  cp_async_wait
 //   TMA        cp_async_bulk  cp_async_bulk_store  cp_reduce_async_bulk_add_f32
 //              cp_async_bulk_tensor_{3d,4d}, from a TensorMap  mbarrier_arrive_expect_tx  fence_mbarrier_init

@@ -61,7 +61,7 @@ void Cluster::wake_waiting() {
     if (!known) return false;
     Block& block = *wait.warp->block;
     const RaceDetector::Actor actor{wait.warp->id, wait.warp->id * 32 + wait.lane, wait.site};
-    if (launch.options.check) block.sums.acquire(actor, *known), block.writes.acquire(actor, *known);
+    if (launch.options.check) block.acquire(actor, *known);
     wait.warp->ready |= 1u << wait.lane;
     return true;
   });
@@ -140,6 +140,7 @@ void Block::begin(uint64_t linear) {
   order.clear();
   sums.clear();
   writes.clear();
+  fenced.clear();
   bulk_reads = 0;
   smem.fill_with_nan();
   written_before = counting.counters.gmem_bytes_written + counting.counters.gmem_bytes_reduced;

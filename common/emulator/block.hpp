@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -175,8 +176,11 @@ struct Block {
   // The running thread adds to f32; by the copy engine, as the access of that number in `order`.
   void note_sum(SiteId site, const Device::Buffer& buffer, const void* address, uint32_t bytes,
                 std::optional<size_t> by_engine);
-  // What it hands on where it releases, and what a thread gets to know.
-  // What the running thread hands on: of sums and of plain writes.
+  // What the running thread hands on where it releases, and what a thread gets to know: of sums and of plain writes.
+  void acquire(const RaceDetector::Actor& actor, const Sums& known) {
+    sums.acquire(actor, known);
+    writes.acquire(actor, known);
+  }
   Sums released(SiteId site) {
     const RaceDetector::Actor actor{current.warp->id, current.thread(), site};
     Sums all = sums.known_to(actor, linear_index);
@@ -230,6 +234,10 @@ struct Block {
   uint3 index = {};
   GlobalOrder order{races};
   BlockSums sums{order, races}, writes{order, races, BlockSums::WRITES};
+  struct Fenced {  // of a thread: what its additions hand on since its last fence, and have found
+    Sums hands_on, finds;
+  };
+  std::map<uint32_t, Fenced> fenced;
   uint32_t bulk_reads = 0;            // bulk stores and reductions so far
   uint64_t written_before = 0;        // bytes of global memory that earlier blocks have written
   uint64_t products_before = 0;       // of earlier blocks

@@ -81,6 +81,8 @@ void red_global_add_f32(float* address, float value, CallSite site = CallSite::c
 
 // Whoever waits lets the other threads of its cluster go first, and then other clusters (turns.hpp).
 uint32_t atom_global_add_u32(uint32_t* address, uint32_t value, CallSite site = CallSite::current());
+uint32_t atom_global_inc_u32(uint32_t* address, uint32_t limit, CallSite site = CallSite::current());
+void fence_acq_rel_gpu(CallSite site = CallSite::current());
 void red_release_add_u32(uint32_t* address, uint32_t value, CallSite site = CallSite::current());
 void ld_acquire_wait_u32(const uint32_t* address, uint32_t value, CallSite site = CallSite::current());
 

@@ -319,25 +319,55 @@ void red_global_add_f32(float* address, float value, CallSite site) {
 
 namespace {
 
+uint32_t add(uint32_t before, uint32_t value) {
+  return before + value;
+}
+uint32_t increment(uint32_t before, uint32_t limit) {
+  return before >= limit ? 0 : before + 1;
+}
+
 // What was there; all ones if it must not be touched.
-uint32_t add_u32(Instruction instruction, const CallSite& call, uint32_t* address, uint32_t value, bool releases) {
+uint32_t change_u32(Instruction instruction, const CallSite& call, uint32_t* address, Turns::Next* next,
+                    uint32_t operand) {
   give_way();
   const std::byte* const to = begin_global(instruction, call, address, 4, GlobalUse::reduction);
   if (to == nullptr) return nan_pattern<uint32_t>();
   Block& block = *current.block;
-  const bool hands_on = releases && block.launch.options.check;
-  const Sums released = hands_on ? block.released(block.counting.site_id(instruction, call)) : Sums();
-  return block.launch.turns.add(reinterpret_cast<uint32_t*>(const_cast<std::byte*>(to)), value,
-                                hands_on ? &released : nullptr);
+  auto* const word = reinterpret_cast<uint32_t*>(const_cast<std::byte*>(to));
+  Sums known;
+  if (instruction == Instruction::red_release_add_u32) {
+    if (block.launch.options.check) known = block.released(block.counting.site_id(instruction, call));
+    return block.launch.turns.change(word, next, operand, known);
+  }
+  const auto fenced = block.fenced.find(current.thread());
+  if (fenced != block.fenced.end()) known = fenced->second.hands_on;
+  const uint32_t before = block.launch.turns.change(word, next, operand, known);
+  if (!known.empty()) join(block.fenced[current.thread()].finds, known);
+  return before;
 }
 
 }  // namespace
 
 uint32_t atom_global_add_u32(uint32_t* address, uint32_t value, CallSite site) {
-  return add_u32(Instruction::atom_global_add_u32, site, address, value, false);
+  return change_u32(Instruction::atom_global_add_u32, site, address, add, value);
+}
+uint32_t atom_global_inc_u32(uint32_t* address, uint32_t limit, CallSite site) {
+  return change_u32(Instruction::atom_global_inc_u32, site, address, increment, limit);
 }
 void red_release_add_u32(uint32_t* address, uint32_t value, CallSite site) {
-  add_u32(Instruction::red_release_add_u32, site, address, value, true);
+  change_u32(Instruction::red_release_add_u32, site, address, add, value);
+}
+
+void fence_acq_rel_gpu(CallSite site) {
+  constexpr Instruction SELF = Instruction::fence_acq_rel_gpu;
+  Block& block = *current.block;
+  step(SELF, site);
+  if (block.counting.tracing) block.counting.trace_lane_event(SELF, site);
+  if (!block.launch.options.check) return;
+  const SiteId own = block.counting.site_id(SELF, site);
+  Block::Fenced& fenced = block.fenced[current.thread()];
+  if (!fenced.finds.empty()) block.acquire(actor(own), fenced.finds);
+  fenced = {block.released(own), {}};
 }
 
 // However often it looks, it counts once.

@@ -7,7 +7,6 @@
 #include <utility>
 
 namespace emulator {
-namespace {
 
 void join(Sums& into, const Sums& from) {
   for (const auto& [thread, count] : from) {
@@ -15,8 +14,6 @@ void join(Sums& into, const Sums& from) {
     known = std::max(known, count);
   }
 }
-
-}  // namespace
 
 // ---- workers ------------------------------------------------------------------------------------------------------
 
@@ -56,10 +53,13 @@ bool Turns::wait_for_change(uint64_t seen) {
 
 // ---- words --------------------------------------------------------------------------------------------------------
 
-uint32_t Turns::add(uint32_t* word, uint32_t value, const Sums* released) {
+uint32_t Turns::change(uint32_t* word, Next* next, uint32_t operand, Sums& released) {
   const std::lock_guard guard(mutex_);
-  const uint32_t before = std::atomic_ref(*word).fetch_add(value);
-  if (released != nullptr) join(words_[word], *released);
+  std::atomic_ref own(*word);
+  const uint32_t before = own.load();
+  own.store(next(before, operand));
+  if (const auto known = words_.find(word); known != words_.end()) join(released, known->second);
+  if (!released.empty()) words_[word] = released;
   ++changes_;
   working_ += std::exchange(waiting_, 0);
   changed_.notify_all();

@@ -4,7 +4,8 @@
 // them can go on, the worker waits until another one has changed a word. With one worker a block can wait only for those that
 // have begun before it: the strictest GPU there may be, with room for a single cluster.
 //
-// Who releases a word hands on what it knows, and who acquires the word knows it too. Of what? Of plain writes, which others may then
+// Who releases a word hands on what it knows, and who acquires the word knows it too: by instructions that say so, or by additions that
+// say nothing, behind a fence or before one (fence_acq_rel_gpu). Of what? Of plain writes, which others may then
 // read or write over (global_shadow.hpp), and of reductions of f32: how many of a thread's are there, performed. Where sums are to have
 // the same bits in every run (Options::ordered_sums), a thread may add to a number only when it knows of all that have added to it before.
 #pragma once
@@ -29,6 +30,7 @@ namespace emulator {
 
 // Of each thread of a grid that has added, or written (then with BlockSums::WRITES): so many of its reductions, or writes, are there.
 using Sums = std::map<uint64_t, uint32_t>;
+void join(Sums& into, const Sums& from);
 
 class Turns {
  public:
@@ -52,8 +54,9 @@ class Turns {
   bool wait_for_change(uint64_t seen);
 
   // ---- words
-  // Adds to one, and says what was there. `released`, if not null, is handed on.
-  uint32_t add(uint32_t* word, uint32_t value, const Sums* released);
+  // Makes next(what was there, operand) of one, and says what was there. `released` is handed on, and added to what others had.
+  using Next = uint32_t(uint32_t before, uint32_t operand);
+  uint32_t change(uint32_t* word, Next* next, uint32_t operand, Sums& released);
   // If it holds the value, what has been released there; otherwise nothing.
   std::optional<Sums> acquire(const uint32_t* word, uint32_t value) const;
 

@@ -96,6 +96,23 @@ __device__ __forceinline__ uint32_t atom_global_add_u32(uint32_t* address, uint3
   return before;
 }
 
+// Adds 1, or begins again with 0 where `limit` was, and says what was there: of limit + 1 blocks the one that finds `limit` is the
+// last, and the word is 0 for the next launch. It orders nothing else (.relaxed). Source: PTX ISA, "atom", .inc.
+__device__ __forceinline__ uint32_t atom_global_inc_u32(uint32_t* address, uint32_t limit) {
+  uint32_t before;
+  asm volatile("atom.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(address), "r"(limit) : "memory");
+  return before;
+}
+
+// Gives an order to relaxed additions of this thread. By one behind it the thread hands on what it has done and knows to be done, as by
+// red_release_add_u32; of what an addition before it has found, it knows from now on what was handed on there, as by an acquire. Of
+// other threads it knows by a barrier before, and they of it by one behind: a fence of their own says nothing about an addition of
+// this one. __threadfence() is this and more (fence.sc). Source: PTX ISA, "membar/fence", "Release and Acquire Patterns".
+__device__ __forceinline__ void fence_acq_rel_gpu() {
+  needs_sm<70>();
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
+
 // Adds, and hands on what this thread has done and knows to be done: whoever acquires the word knows it too. Of a bulk copy or
 // reduction this thread knows by cp_async_bulk_wait, not by that for the reading. Source: PTX ISA, "red", "Memory
 // Consistency Model".

@@ -174,6 +174,33 @@ __global__ void in_turn_case(const uint32_t* in, uint32_t* out) {
   }
 }
 
+// 128 threads count in seven steps, from a word above the limit on, which is as good as the limit.
+__global__ void atom_global_inc_u32_case(const uint32_t*, uint32_t* out) {
+  if (threadIdx.x < 8) st_global_b32(out + threadIdx.x, 0);
+  __syncthreads();  // safe to add: the words hold 0
+  const uint32_t found = atom_global_inc_u32(out + 8, 6);
+  atom_global_add_u32(out + (found < 7 ? found : 7), 1);
+}
+
+// Each of six blocks leaves 64 words, and the last one adds them up. The counter is above its limit at first.
+__global__ void last_block_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t thread = threadIdx.x, own = blockIdx.x * 64 + thread;
+  uint32_t *const counter = out, *const shares = out + 64, *const sums = shares + gridDim.x * 64;
+  st_global_b32(shares + own, in[own]);
+  __syncthreads();  // safe to tell of the block's words: every thread has stored
+  if (thread == 0) {
+    fence_acq_rel_gpu();  // hands on what the block has stored,
+    const uint32_t before = atom_global_inc_u32(counter, gridDim.x - 1);
+    fence_acq_rel_gpu();  // and knows what those before have
+    st_shared_b32(smem_base(), before == gridDim.x - 2);
+  }
+  __syncthreads();  // safe to read what thread 0 knows
+  if (ld_shared_b32(smem_base()) == 0) return;
+  uint32_t sum = 0;
+  for (uint32_t block = 0; block < gridDim.x; ++block) sum += ld_global_b32(shares + block * 64 + thread);
+  st_global_b32(sums + thread, sum);
+}
+
 // ---- asynchronous copies ----------------------------------------------------------------------------------------
 
 // 16 bytes per lane, scattered.
