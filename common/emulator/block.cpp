@@ -141,6 +141,7 @@ void Block::begin(uint64_t linear) {
   sums.clear();
   writes.clear();
   fenced.clear();
+  launch_waits.clear();
   bulk_reads = 0;
   smem.fill_with_nan();
   written_before = counting.counters.gmem_bytes_written + counting.counters.gmem_bytes_reduced;

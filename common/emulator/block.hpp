@@ -1,6 +1,7 @@
 // A thread block at work on one OS thread: its warps and shared memory, and the parts that schedule its threads, count,
 // find races, and word reports. An instruction reaches all of them through current.block.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -49,6 +50,7 @@ struct LaunchConfig {
   uint32_t cluster;  // blocks
   int number;        // of the launch on its device
   GlobalShadow& shadow;
+  const GlobalShadow* before;  // of a launch that may not be over; null: it is
   Turns& turns;
   uint64_t first_block = 0;  // of those that run, by its linear index
 
@@ -159,6 +161,8 @@ struct Block {
       launch.options.begun(buffer.name, static_cast<uint64_t>(first - buffer.begin), bytes, linear_index);
     if (!is_ordered_memory(buffer)) return;
     const RaceDetector::Actor actor{current.warp->id, current.thread(), site};
+    if (launch.before != nullptr) [[unlikely]]
+      note_beside_launch_before(actor, buffer, first, bytes, use);
     if (launch.shadow.watches(buffer)) {
       if (shadow_sites.size() <= site) shadow_sites.resize(site + size_t{1}, -1);
       int16_t& number = shadow_sites[site];
@@ -172,6 +176,11 @@ struct Block {
     const GlobalOrder::Access access{first, bytes, use, is_bulk_copy(site)};
     order.note(actor, access,
                [&](const GlobalOrder::Fault& fault) { report_global_order(buffer, actor, access, fault); });
+  }
+  void note_beside_launch_before(const RaceDetector::Actor& actor, const Device::Buffer& buffer, const std::byte* first,
+                                 uint32_t bytes, GlobalUse use);
+  bool knows_launch_before(const RaceDetector::Actor& actor) {
+    return std::ranges::any_of(launch_waits, [&](RaceDetector::Cell wait) { return races.is_ordered(wait, actor); });
   }
   // The running thread adds to f32; by the copy engine, as the access of that number in `order`.
   void note_sum(SiteId site, const Device::Buffer& buffer, const void* address, uint32_t bytes,
@@ -238,10 +247,11 @@ struct Block {
     Sums hands_on, finds;
   };
   std::map<uint32_t, Fenced> fenced;
-  uint32_t bulk_reads = 0;            // bulk stores and reductions so far
-  uint64_t written_before = 0;        // bytes of global memory that earlier blocks have written
-  uint64_t products_before = 0;       // of earlier blocks
-  std::vector<int16_t> shadow_sites;  // their numbers in launch.shadow; -1: none yet
+  std::vector<RaceDetector::Cell> launch_waits;  // for the launch before
+  uint32_t bulk_reads = 0;                       // bulk stores and reductions so far
+  uint64_t written_before = 0;                   // bytes of global memory that earlier blocks have written
+  uint64_t products_before = 0;                  // of earlier blocks
+  std::vector<int16_t> shadow_sites;             // their numbers in launch.shadow; -1: none yet
 };
 
 }  // namespace emulator

@@ -42,7 +42,8 @@ void issue_bulk_copy(Block& destination, Mbarrier& barrier, const BulkCopy& copy
   if (block.launch.options.check) {
     const RaceDetector::Actor actor{current.warp->id, current.thread(), copy.site};
     Hazard hazard;
-    if (destination.races.issue_bulk(block.races, actor, barrier.number, copy.to - SMEM_BASE, copy.bytes, hazard))
+    if (destination.races.issue_bulk(block.races, actor, barrier.number, copy.to - SMEM_BASE, copy.bytes, !copy.value,
+                                     hazard))
       block.report_hazard(actor, hazard);
     block.races.release_thread(current.thread(), barrier.asked);
     barrier.asked_now.any = true;
@@ -124,7 +125,63 @@ void store_bytes(Instruction instruction, const CallSite& call, void* global_add
   block.counting.counters.storing_threads += !std::exchange(current.state().has_stored, true);
 }
 
+// ---- stores into another block of the cluster
+
+constexpr uint32_t RANK_BIT =
+    24;  // below it stands the address in the block, from it on the block's number plus 1; 0: it is this one
+
+// The block that has the word, and where; null, and a report, if there is none.
+Block* mapped_block(SiteId site, uint32_t mapped, uint32_t bytes, uint32_t& address) {
+  Block& block = *current.block;
+  address = mapped & ((1u << RANK_BIT) - 1);
+  block.require_valid(address, bytes, site, current.thread());
+  return peer_block(site, mapped >> RANK_BIT == 0 ? block.rank : (mapped >> RANK_BIT) - 1);
+}
+
 }  // namespace
+
+uint32_t mapa(uint32_t address, uint32_t rank) {
+  return (rank + 1) << RANK_BIT | address;
+}
+
+void st_shared_cluster_b32(uint32_t mapped, uint32_t value, CallSite call) {
+  constexpr Instruction SELF = Instruction::st_shared_cluster_b32;
+  Block& block = *current.block;
+  step(SELF, call);
+  const SiteId site = block.counting.site_id(SELF, call);
+  uint32_t address = 0;
+  Block* const peer = mapped_block(site, mapped, sizeof value, address);
+  if (peer == nullptr) return;
+  if (block.counting.tracing) block.counting.trace_lane_event(SELF, call).bytes += sizeof value;
+  const RaceDetector::Actor actor{current.warp->id, current.thread(), site};
+  Hazard hazard;
+  if (block.launch.options.check && peer->races.write(block.races, actor, address - SMEM_BASE, sizeof value, hazard))
+    block.report_hazard(actor, hazard);
+  std::memcpy(peer->smem.at(address), &value, sizeof value);
+}
+
+void st_async_b32(uint32_t mapped, uint32_t value, uint32_t mapped_mbarrier, CallSite call) {
+  constexpr Instruction SELF = Instruction::st_async_b32;
+  Block& block = *current.block;
+  give_way();
+  step(SELF, call);
+  const SiteId site = block.counting.site_id(SELF, call);
+  uint32_t address = 0, mbarrier = 0;
+  Block *const peer = mapped_block(site, mapped, sizeof value, address), *const its = mapped_block(
+                                                                             site, mapped_mbarrier, 8, mbarrier);
+  if (peer == nullptr || its == nullptr) return;
+  if (peer != its) {
+    block.report({ReportKind::cluster_misuse, site}, [&] {
+      return fmt::format("{} by {}: the word is block {}'s of the cluster and the mbarrier block {}'s",
+                         block.wording.at(site), Wording::thread_name(current.thread()), peer->rank, its->rank);
+    });
+    return;
+  }
+  Mbarrier* const barrier = peer->mbarriers.find(site, mbarrier);
+  if (barrier == nullptr) return;
+  if (block.counting.tracing) block.counting.trace_lane_event(SELF, call).bytes += sizeof value;
+  issue_bulk_copy(*peer, *barrier, {address, sizeof value, nullptr, {}, {}, true, site, current.thread(), value});
+}
 
 void cp_async_bulk(uint32_t shared_address, const void* global_address, uint32_t bytes, uint32_t mbarrier,
                    CallSite call) {

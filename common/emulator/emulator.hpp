@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -192,6 +193,8 @@ struct TraceRegion {
 
 enum class Access { read_only, read_write };
 
+class GlobalShadow;
+
 // Not thread-safe: one host thread uses a Device at a time. A launch runs its blocks on Options::threads threads and
 // returns when all are done.
 class Device {
@@ -242,6 +245,7 @@ class Device {
   uint64_t repeats_ = 0;
   int launches_ = 0;
   std::vector<const void*> kernels_;  // that have been launched
+  std::shared_ptr<GlobalShadow> last_launch_;
   bool failed_ = false;
   bool stopped_ = false;
 };

@@ -16,7 +16,7 @@ void GlobalShadow::note_last(std::atomic<uint32_t>& mark, uint32_t own) {
 }
 
 GlobalShadow::GlobalShadow(const std::vector<Device::Buffer>& buffers, uint64_t blocks)
-    : enabled_(blocks > 1 && blocks <= MAX_BLOCKS) {
+    : enabled_(blocks <= MAX_BLOCKS) {
   if (!enabled_) return;
   for (const Device::Buffer& buffer : buffers) {
     if (buffer.access != emulator::Access::read_write) continue;
@@ -42,6 +42,22 @@ GlobalShadow::Page* GlobalShadow::page(std::atomic<Page*>& slot) {
   made_.push_back(std::make_unique<Page>());
   slot.store(made_.back().get(), std::memory_order_release);
   return made_.back().get();
+}
+
+std::optional<GlobalShadow::Access> GlobalShadow::touched(const Device::Buffer& buffer, uint64_t offset, uint32_t bytes,
+                                                          bool writes) const {
+  const auto known = std::ranges::find(buffers_, &buffer, &Pages::buffer);
+  if (known == buffers_.end()) return std::nullopt;
+  for (uint64_t cell = offset / CELL_BYTES; cell < (offset + bytes + CELL_BYTES - 1) / CELL_BYTES; ++cell) {
+    for (const auto* const pages : {&known->pages, &known->reductions}) {
+      const Page* const page = (*pages)[cell / PAGE_CELLS];
+      if (page == nullptr) continue;
+      const Cell& own = (*page)[cell % PAGE_CELLS];
+      const uint32_t mark = own.first_writer != 0 || !writes ? own.first_writer : own.first_reader;
+      if (mark != 0) return access(mark);
+    }
+  }
+  return std::nullopt;
 }
 
 std::vector<GlobalShadow::Clash> GlobalShadow::clashes() const {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 #include "common/emulator/emulator.hpp"
 #include "common/emulator/global_order.hpp"
@@ -60,6 +61,9 @@ class GlobalShadow {
       note_last(use == GlobalUse::read ? mark.last_reader : mark.last_writer, mark_of_own);
     });
   }
+
+  // Who has written one of these bytes or added to it, or, for one who writes, read it: of the launch before, when this one begins.
+  std::optional<Access> touched(const Device::Buffer& buffer, uint64_t offset, uint32_t bytes, bool writes) const;
 
   // After the launch: each pair of places once.
   std::vector<Clash> clashes() const;

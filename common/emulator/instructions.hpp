@@ -48,6 +48,11 @@ void named_barrier_arrive(uint32_t id, uint32_t threads, CallSite site = CallSit
 // ---- clusters -----------------------------------------------------------------------------------------------------
 uint32_t cluster_rank();
 void cluster_sync(CallSite site = CallSite::current());
+// The block's number stands above its address.
+uint32_t mapa(uint32_t address, uint32_t rank);
+void st_shared_cluster_b32(uint32_t mapped, uint32_t value, CallSite site = CallSite::current());
+// It lands as late as it can.
+void st_async_b32(uint32_t mapped, uint32_t value, uint32_t mapped_mbarrier, CallSite site = CallSite::current());
 void mbarrier_arrive_remote(uint32_t address, uint32_t rank, CallSite site = CallSite::current());
 
 // ---- shared memory ------------------------------------------------------------------------------------------------
@@ -70,6 +75,18 @@ float ld_global_f32(const float* address, CallSite site = CallSite::current());
 int32_t ld_global_s32(const int32_t* address, CallSite site = CallSite::current());
 uint32_t ld_global_b32(const void* address, CallSite site = CallSite::current());
 uint4 ld_global_v4(const void* address, CallSite site = CallSite::current());
+struct CachePolicy {
+  uint64_t bits;
+};
+inline CachePolicy createpolicy_evict_first() {
+  return {1};
+}
+inline CachePolicy createpolicy_evict_last() {
+  return {2};
+}
+inline uint4 ld_global_v4(const void* address, CachePolicy, CallSite site = CallSite::current()) {
+  return ld_global_v4(address, site);
+}
 void st_global_f16(f16* address, f16 value, CallSite site = CallSite::current());
 void st_global_bf16(bf16* address, bf16 value, CallSite site = CallSite::current());
 void st_global_f32(float* address, float value, CallSite site = CallSite::current());
@@ -91,6 +108,10 @@ void ld_acquire_wait_u32(const uint32_t* address, uint32_t value, CallSite site 
 void cp_async_16(uint32_t shared_address, const void* global_address, CallSite site = CallSite::current());
 void cp_async_16(uint32_t shared_address, const void* global_address, uint32_t bytes,
                  CallSite site = CallSite::current());
+inline void cp_async_16(uint32_t shared_address, const void* global_address, CachePolicy,
+                        CallSite site = CallSite::current()) {
+  cp_async_16(shared_address, global_address, site);
+}
 void cp_async_commit(CallSite site = CallSite::current());
 void cp_async_wait_pending(int pending, CallSite site);
 template <int PENDING>
@@ -151,6 +172,20 @@ inline float to_float(bf16 value) {
 inline bf16 to_bf16(float value) {
   return {emulator::float_to_bfloat(value)};
 }
+uint16_t pack_e4m3x2(float low, float high);
+uint16_t pack_e5m2x2(float low, float high);
+uint32_t unpack_e4m3x2(uint16_t packed);
+uint32_t unpack_e5m2x2(uint16_t packed);
+uint32_t prmt_b32(uint32_t low, uint32_t high, uint32_t selector);
+template <int TABLE>
+uint32_t lop3_b32(uint32_t a, uint32_t b, uint32_t c) {
+  static_assert(0 <= TABLE && TABLE <= 0xff);
+  uint32_t bits = 0;
+  for (int i = 0; i < 8; ++i) {
+    if (TABLE >> i & 1) bits |= (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c);
+  }
+  return bits;
+}
 inline uint32_t __float_as_uint(float value) {
   return std::bit_cast<uint32_t>(value);
 }
@@ -177,18 +212,22 @@ inline int max3_s32(int a, int b, int c) {
 float ex2_approx(float x);
 float tanh_approx(float x);
 
+// ---- launches -----------------------------------------------------------------------------------------------------
+void griddepcontrol_launch_dependents(CallSite site = CallSite::current());
+void griddepcontrol_wait(CallSite site = CallSite::current());
+
 // ---- host side ----------------------------------------------------------------------------------------------------
 uint32_t multiprocessors(const Device& device);
 
 // Runs body(call) once per CUDA thread of the grid. `kernel` is the function that the call is of.
 void run_grid(Device& device, dim3 grid, dim3 block, uint32_t cluster, uint32_t smem_bytes, void (*body)(const void*),
-              const void* call, const void* kernel);
+              const void* call, const void* kernel, bool is_dependent = false);
 
 // The blocks of a cluster run side by side. A bad configuration, like any fatal fault, is a report in the Device and
 // makes it failed().
 template <class... Params, class... Args>
-void launch_clusters(Device& device, void (*kernel)(Params...), dim3 grid, dim3 block, uint32_t cluster,
-                     uint32_t smem_bytes, Args... args) {
+void launch_as(Device& device, void (*kernel)(Params...), dim3 grid, dim3 block, uint32_t cluster, uint32_t smem_bytes,
+               bool is_dependent, Args... args) {
   struct Call {
     void (*kernel)(Params...);
     std::tuple<Params...> params;
@@ -200,11 +239,23 @@ void launch_clusters(Device& device, void (*kernel)(Params...), dim3 grid, dim3 
         const Call& call = *static_cast<const Call*>(opaque);
         std::apply(call.kernel, call.params);
       },
-      &call, reinterpret_cast<const void*>(kernel));
+      &call, reinterpret_cast<const void*>(kernel), is_dependent);
+}
+template <class... Params, class... Args>
+void launch_clusters(Device& device, void (*kernel)(Params...), dim3 grid, dim3 block, uint32_t cluster,
+                     uint32_t smem_bytes, Args... args) {
+  launch_as(device, kernel, grid, block, cluster, smem_bytes, false, args...);
 }
 template <class... Params, class... Args>
 void launch(Device& device, void (*kernel)(Params...), dim3 grid, dim3 block, uint32_t smem_bytes, Args... args) {
   launch_clusters(device, kernel, grid, block, 1, smem_bytes, args...);
+}
+
+// It runs when the launch before is over; whoever touches what that one has written, or writes what it has read, must have waited for it.
+template <class... Params, class... Args>
+void launch_dependent(Device& device, void (*kernel)(Params...), dim3 grid, dim3 block, uint32_t smem_bytes,
+                      Args... args) {
+  launch_as(device, kernel, grid, block, 1, smem_bytes, true, args...);
 }
 
 }  // namespace emulated

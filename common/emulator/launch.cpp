@@ -299,6 +299,7 @@ class Launch {
 
  public:
   static int number_on(Device& device) { return device.launches_++; }
+  static std::shared_ptr<GlobalShadow>& last_on(Device& device) { return device.last_launch_; }
   static bool is_first_on(Device& device, const void* kernel) {
     auto& known = device.kernels_;
     if (std::find(known.begin(), known.end(), kernel) != known.end()) return false;
@@ -310,6 +311,7 @@ class Launch {
 void Device::register_buffer(const void* begin, size_t bytes, std::string name, Access access, const void* shadow) {
   const auto* const first = static_cast<const std::byte*>(begin);
   const auto same = std::find_if(buffers_.begin(), buffers_.end(), [&](const Buffer& b) { return b.begin == first; });
+  last_launch_.reset();  // it knows where buffers stood
   Buffer& buffer = same == buffers_.end() ? buffers_.emplace_back() : *same;
   buffer = {first, bytes, std::move(name), access, shadow == nullptr ? first : static_cast<const std::byte*>(shadow)};
 }
@@ -389,8 +391,11 @@ float tanh_approx(float x) {
 }
 
 void run_grid(Device& device, dim3 grid, dim3 block, uint32_t cluster, uint32_t smem_bytes, void (*body)(const void*),
-              const void* call, const void* kernel) {
-  GlobalShadow shadow(device.buffers(), uint64_t{grid.x} * grid.y * grid.z);
+              const void* call, const void* kernel, bool is_dependent) {
+  std::shared_ptr<GlobalShadow>& last = Launch::last_on(device);
+  if (!is_dependent) last.reset();
+  const std::shared_ptr<GlobalShadow> before = last;
+  last = std::make_shared<GlobalShadow>(device.buffers(), uint64_t{grid.x} * grid.y * grid.z);
   Turns turns(device.options().stop);
   const LaunchConfig config{.options = device.options(),
                             .buffers = device.buffers(),
@@ -402,9 +407,26 @@ void run_grid(Device& device, dim3 grid, dim3 block, uint32_t cluster, uint32_t 
                             .is_first = Launch::is_first_on(device, kernel),
                             .cluster = cluster,
                             .number = Launch::number_on(device),
-                            .shadow = shadow,
+                            .shadow = *last,
+                            .before = before.get(),
                             .turns = turns};
   Launch(device, config).run();
+}
+
+void griddepcontrol_launch_dependents(CallSite site) {
+  step(Instruction::griddepcontrol_launch_dependents, site);
+  Counting& counting = current.block->counting;
+  if (counting.tracing) counting.trace_lane_event(Instruction::griddepcontrol_launch_dependents, site);
+}
+
+void griddepcontrol_wait(CallSite site) {
+  constexpr Instruction SELF = Instruction::griddepcontrol_wait;
+  Block& block = *current.block;
+  step(SELF, site);
+  if (block.counting.tracing) block.counting.trace_lane_event(SELF, site);
+  const RaceDetector::Actor actor{current.warp->id, current.thread(), block.counting.site_id(SELF, site)};
+  if (block.launch.before != nullptr && block.launch.options.check && !block.knows_launch_before(actor))
+    block.launch_waits.push_back(block.races.cell_of(actor));
 }
 
 }  // namespace emulated

@@ -186,8 +186,13 @@ void Mbarriers::land_bulk_copy(uint32_t address) {
   const BulkCopy copy = barrier.bulk_copies.front();
   barrier.bulk_copies.erase(barrier.bulk_copies.begin());
   const uint32_t bytes = copy.bytes;
-  if (copy.readable && copy.from == nullptr) write_box(block, copy);
-  if (copy.readable && copy.from != nullptr) std::memcpy(block.smem.at(copy.to), block.global(copy.from), bytes);
+  if (copy.value) {
+    std::memcpy(block.smem.at(copy.to), &*copy.value, bytes);
+  } else if (copy.readable && copy.from == nullptr) {
+    write_box(block, copy);
+  } else if (copy.readable) {
+    std::memcpy(block.smem.at(copy.to), block.global(copy.from), bytes);
+  }
   if (block.launch.options.check) {
     block.races.land_bulk(copy.site, barrier.number, copy.to - SMEM_BASE, bytes);
     block.races.release_bulk(barrier.number, barrier.released);

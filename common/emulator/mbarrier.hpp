@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 #include "common/emulator/race_detector.hpp"
 #include "common/emulator/site.hpp"
@@ -20,7 +21,8 @@ struct BulkCopy {  // in flight to shared memory, by the copy engine
   std::array<int, 4> first;  // element
   bool readable;             // false: outside the registered buffers, NaN lands
   SiteId site;
-  uint32_t thread;  // that has asked for it
+  uint32_t thread;                     // that has asked for it
+  std::optional<uint32_t> value = {};  // a thread's own, and not what lies anywhere
 };
 // Puts a box into shared memory (tensor_map.cpp).
 void write_box(Block& block, const BulkCopy& copy);

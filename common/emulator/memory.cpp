@@ -194,6 +194,21 @@ void Block::report_global_order(const Device::Buffer& buffer, const RaceDetector
   });
 }
 
+void Block::note_beside_launch_before(const RaceDetector::Actor& actor, const Device::Buffer& buffer,
+                                      const std::byte* first, uint32_t bytes, GlobalUse use) {
+  if (knows_launch_before(actor)) return;
+  const auto offset = static_cast<uint64_t>(first - buffer.begin);
+  const auto other = launch.before->touched(buffer, offset, bytes, use != GlobalUse::read);
+  if (!other) return;
+  const SiteId there = counting.site_id(other->site.instruction, other->site.call);
+  report({ReportKind::race_between_blocks, actor.site, there, buffer.name}, [&] {
+    return fmt::format(
+        "race between launches: {} by {} touches {}+{}, as does {} of the launch before, and no griddepcontrol_wait "
+        "has said that it is over",
+        wording.at(actor.site), wording.actor_name(actor.site, actor.thread), buffer.name, offset, wording.at(there));
+  });
+}
+
 void Block::note_sum(SiteId site, const Device::Buffer& buffer, const void* address, uint32_t bytes,
                      std::optional<size_t> by_engine) {
   if (!launch.options.ordered_sums || !is_ordered_memory(buffer)) return;

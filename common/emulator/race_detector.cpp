@@ -153,10 +153,11 @@ void RaceDetector::land(const Actor& actor, uint32_t offset, uint32_t bytes, boo
   std::fill_n(writers_.begin() + offset / 4, bytes / 4, cell);
 }
 
-bool RaceDetector::issue_bulk(const Actor& actor, uint32_t mbarrier, uint32_t offset, uint32_t bytes, Hazard& hazard) {
+bool RaceDetector::issue_bulk(const Actor& actor, uint32_t mbarrier, uint32_t offset, uint32_t bytes, bool needs_fence,
+                              Hazard& hazard) {
   const size_t first = offset / 4;
   size_t unfenced = first + bytes / 4;
-  for (size_t i = first; i < first + bytes / 4 && unfenced > i; ++i) {
+  for (size_t i = first; i < first + bytes / 4 && unfenced > i && needs_fence; ++i) {
     const Cell writer = writers_[i];
     if (writer != 0 && (writer & (IN_FLIGHT | BULK)) == 0 && (i == first || writer != writers_[i - 1]) &&
         !is_fenced(writer, actor))

@@ -135,7 +135,8 @@ class RaceDetector {
   }
 
   // A bulk copy is ordered after what the thread knows that asks for it. `mbarrier` is a number.
-  bool issue_bulk(const Actor& actor, uint32_t mbarrier, uint32_t offset, uint32_t bytes, Hazard& hazard);
+  bool issue_bulk(const Actor& actor, uint32_t mbarrier, uint32_t offset, uint32_t bytes, bool needs_fence,
+                  Hazard& hazard);
   void land_bulk(SiteId site, uint32_t mbarrier, uint32_t offset, uint32_t bytes) {
     std::fill_n(writers_.begin() + offset / 4, bytes / 4, bulk_tag(site, mbarrier));
   }
@@ -330,9 +331,12 @@ class BlockRaces {
   }
   // Into this block's memory, asked for by a thread of `by`.
   bool issue_bulk(const BlockRaces& by, const Actor& actor, uint32_t mbarrier, uint32_t offset, uint32_t bytes,
-                  Hazard& hazard) {
-    return by.own(all_.issue_bulk(by.global(actor), number(mbarrier), first_byte_ + offset, bytes, hazard), hazard,
-                  first_byte_);
+                  bool needs_fence, Hazard& hazard) {
+    return by.own(all_.issue_bulk(by.global(actor), number(mbarrier), first_byte_ + offset, bytes, needs_fence, hazard),
+                  hazard, first_byte_);
+  }
+  bool write(const BlockRaces& by, const Actor& actor, uint32_t offset, uint32_t bytes, Hazard& hazard) {
+    return by.own(all_.write(by.global(actor), first_byte_ + offset, bytes, hazard), hazard, first_byte_);
   }
   void land_bulk(SiteId site, uint32_t mbarrier, uint32_t offset, uint32_t bytes) {
     all_.land_bulk(site, number(mbarrier), first_byte_ + offset, bytes);

@@ -47,6 +47,10 @@ void cp_async_bulk_tensor_3d(uint32_t shared_address, const TensorMap& map, int 
                              CallSite site = CallSite::current());
 void cp_async_bulk_tensor_4d(uint32_t shared_address, const TensorMap& map, int x, int y, int z, int w,
                              uint32_t mbarrier, CallSite site = CallSite::current());
+inline void cp_async_bulk_tensor_4d(uint32_t shared_address, const TensorMap& map, int x, int y, int z, int w,
+                                    uint32_t mbarrier, CachePolicy, CallSite site = CallSite::current()) {
+  cp_async_bulk_tensor_4d(shared_address, map, x, y, z, w, mbarrier, site);
+}
 void cp_async_bulk_tensor_4d_multicast(uint32_t shared_address, const TensorMap& map, int x, int y, int z, int w,
                                        uint32_t mbarrier, uint16_t ranks, CallSite site = CallSite::current());
 // What it stores appears in global memory as late as it can: in cp_async_bulk_wait, or when the thread ends.

@@ -42,6 +42,30 @@ __device__ __forceinline__ void mbarrier_arrive_remote(uint32_t address, uint32_
       : "memory");
 }
 
+// Where in the memory of all blocks of the cluster that lies which is `address` in this block, of block `rank`. Only the two stores below
+// take such an address. Source: PTX ISA, "mapa".
+__device__ __forceinline__ uint32_t mapa(uint32_t address, uint32_t rank) {
+  needs_sm<90>();
+  uint32_t mapped;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(rank));
+  return mapped;
+}
+
+// Into another block's shared memory. That block sees it behind a cluster_sync. Source: PTX ISA, "st", .shared::cluster.
+__device__ __forceinline__ void st_shared_cluster_b32(uint32_t mapped, uint32_t value) {
+  needs_sm<90>();
+  asm volatile("st.shared::cluster.b32 [%0], %1;" ::"r"(mapped), "r"(value) : "memory");
+}
+
+// The same without waiting: its 4 bytes count at an mbarrier of the same block, which must expect them, and whoever waits there sees
+// them. Source: PTX ISA, "st.async".
+__device__ __forceinline__ void st_async_b32(uint32_t mapped, uint32_t value, uint32_t mapped_mbarrier) {
+  needs_sm<90>();
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(mapped), "r"(value),
+               "r"(mapped_mbarrier)
+               : "memory");
+}
+
 // cp_async_bulk_tensor_4d into several blocks of the cluster at once: bit r of `ranks` is block r. In each the box
 // lands at the same address, and its bytes at the mbarrier of the same address, which must expect them. They may land
 // before it does so, but not before that phase has begun: whoever asks has to know that all of these blocks are done

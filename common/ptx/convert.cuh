@@ -1,4 +1,4 @@
-// Numbers: conversions between f32 and f16 or bf16, the exponential of the special-function unit, a maximum of three.
+// Numbers: conversions between f32 and f16 or bf16, or 8 bits, bytes and bits of words, the exponential of the special-function unit, a maximum of three.
 #pragma once
 #include <cstdint>
 #include "common/architecture.cuh"
@@ -50,6 +50,50 @@ __device__ __forceinline__ bf16 to_bf16(float value) {
   bf16 result;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
   return result;
+}
+
+// Two f32 to 8 bits each, to nearest even; beyond the largest number (448, 57344), infinity too, it is that number, and NaN is 0x7f.
+// `low` in bits 0..7. And back, exactly, as two f16. sm_89 and newer. Source: PTX ISA, "cvt", .e4m3x2, .e5m2x2.
+__device__ __forceinline__ uint16_t pack_e4m3x2(float low, float high) {
+  needs_sm<89>();
+  uint16_t packed;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+__device__ __forceinline__ uint16_t pack_e5m2x2(float low, float high) {
+  needs_sm<89>();
+  uint16_t packed;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+__device__ __forceinline__ uint32_t unpack_e4m3x2(uint16_t packed) {
+  needs_sm<89>();
+  uint32_t halves;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(packed));
+  return halves;
+}
+__device__ __forceinline__ uint32_t unpack_e5m2x2(uint16_t packed) {
+  needs_sm<89>();
+  uint32_t halves;
+  asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"(packed));
+  return halves;
+}
+
+// Four of the eight bytes of (low, high), numbered from low's lowest: byte i of the result is the one that digit i of the selector says in
+// hexadecimal; 8 more than its number, and it is that byte's sign, eight times. Source: PTX ISA, "prmt".
+__device__ __forceinline__ uint32_t prmt_b32(uint32_t low, uint32_t high, uint32_t selector) {
+  uint32_t bytes;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(low), "r"(high), "r"(selector));
+  return bytes;
+}
+
+// Any function of three bits, 32 times: it is TABLE as computed from a = 0xF0, b = 0xCC and c = 0xAA. Source: PTX ISA, "lop3".
+template <int TABLE>
+__device__ __forceinline__ uint32_t lop3_b32(uint32_t a, uint32_t b, uint32_t c) {
+  static_assert(0 <= TABLE && TABLE <= 0xff);
+  uint32_t bits;
+  asm("lop3.b32 %0, %1, %2, %3, %4;" : "=r"(bits) : "r"(a), "r"(b), "r"(c), "n"(TABLE));
+  return bits;
 }
 
 // tanh(x) in one MUFU.TANH: a relative error of at most 2^-11. sm_75 and newer. Source: PTX ISA, "tanh", tanh.approx.f32.

@@ -5,6 +5,7 @@
 #pragma once
 #include <cstdint>
 #include "common/architecture.cuh"
+#include "common/ptx/memory.cuh"
 
 inline namespace ptx {
 
@@ -15,6 +16,16 @@ __device__ __forceinline__ void cp_async_bulk(uint32_t shared_address, const voi
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address),
       "l"(global_address), "r"(bytes), "r"(mbarrier)
+      : "memory");
+}
+
+__device__ __forceinline__ void cp_async_bulk(uint32_t shared_address, const void* global_address, uint32_t bytes,
+                                              uint32_t mbarrier, CachePolicy policy) {
+  needs_sm<90>();
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+          "r"(shared_address),
+      "l"(global_address), "r"(bytes), "r"(mbarrier), "l"(policy.bits)
       : "memory");
 }
 

@@ -80,6 +80,33 @@ __device__ __forceinline__ void st_global_v4(void* address, uint4 value) {
                : "memory");
 }
 
+// What the L2 cache should do with lines that a load or a copy touches: give them up first, or last. Advice, which changes no result. A load
+// and copies take one as their last argument. sm_80 and newer. Source: PTX ISA, "createpolicy", "Cache Eviction Priority Hints".
+struct CachePolicy {
+  uint64_t bits;
+};
+__device__ __forceinline__ CachePolicy createpolicy_evict_first() {
+  needs_sm<80>();
+  CachePolicy policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy.bits));
+  return policy;
+}
+__device__ __forceinline__ CachePolicy createpolicy_evict_last() {
+  needs_sm<80>();
+  CachePolicy policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy.bits));
+  return policy;
+}
+
+__device__ __forceinline__ uint4 ld_global_v4(const void* address, CachePolicy policy) {
+  needs_sm<80>();
+  uint4 value;
+  asm volatile("ld.global.L2::cache_hint.v4.b32 {%0, %1, %2, %3}, [%4], %5;"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(address), "l"(policy.bits));
+  return value;
+}
+
 // Adds to what is there, as atomicAdd does where nobody asks what was. Threads and blocks may add to the same word in
 // any order, and in another one the next time: the last bits of the sum differ then. Plain reads and writes of the word
 // come before or after, by a barrier or a launch. Subnormals count as zeros. Source: PTX ISA, "red".

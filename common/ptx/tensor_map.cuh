@@ -9,6 +9,7 @@
 #include "common/architecture.cuh"
 #include "common/attention.hpp"
 #include "common/ptx/launch.cuh"
+#include "common/ptx/memory.cuh"
 
 inline namespace ptx {
 
@@ -118,6 +119,16 @@ __device__ __forceinline__ void cp_async_bulk_tensor_4d(uint32_t shared_address,
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], "
       "[%6];" ::"r"(shared_address),
       "l"(&map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(mbarrier)
+      : "memory");
+}
+
+__device__ __forceinline__ void cp_async_bulk_tensor_4d(uint32_t shared_address, const TensorMap& map, int x, int y,
+                                                        int z, int w, uint32_t mbarrier, CachePolicy policy) {
+  needs_sm<90>();
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, "
+      "%3, %4, %5}], [%6], %7;" ::"r"(shared_address),
+      "l"(&map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(mbarrier), "l"(policy.bits)
       : "memory");
 }
 

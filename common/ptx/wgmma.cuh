@@ -75,6 +75,7 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
 // ---- products ------------------------------------------------------------------------------------------------------
 
 // The operands of one instruction: N / 2 accumulators, as text and as constraints. N = 8 N_TILES.
+#define WGMMA_TEXT_8 "%0, %1, %2, %3"
 #define WGMMA_TEXT_32 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define WGMMA_TEXT_64                                                                                              \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
@@ -92,6 +93,7 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
   "%114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 #define WGMMA_TILE(t) "+f"(d[t][0]), "+f"(d[t][1]), "+f"(d[t][2]), "+f"(d[t][3])
 #define WGMMA_TILES(t) WGMMA_TILE(t), WGMMA_TILE(t + 1), WGMMA_TILE(t + 2), WGMMA_TILE(t + 3)
+#define WGMMA_D_8 WGMMA_TILE(0)
 #define WGMMA_D_32 WGMMA_TILES(0)
 #define WGMMA_D_64 WGMMA_TILES(0), WGMMA_TILES(4)
 #define WGMMA_D_96 WGMMA_D_64, WGMMA_TILES(8)
@@ -118,7 +120,8 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
 // instruction.
 #define WGMMA_NONE static_assert(N_TILES < 0, "no operand list for this N")
 #define WGMMA_SS_OF(TYPE)                       \
-  WGMMA_SS(TYPE, 32, 16, 17, 18, 19);           \
+  WGMMA_SS(TYPE, 8, 4, 5, 6, 7);                \
+  else WGMMA_SS(TYPE, 32, 16, 17, 18, 19);      \
   else WGMMA_SS(TYPE, 64, 32, 33, 34, 35);      \
   else WGMMA_SS(TYPE, 96, 48, 49, 50, 51);      \
   else WGMMA_SS(TYPE, 128, 64, 65, 66, 67);     \
@@ -127,7 +130,8 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
   else WGMMA_SS(TYPE, 256, 128, 129, 130, 131); \
   else WGMMA_NONE
 #define WGMMA_RS_OF(TYPE)                                      \
-  WGMMA_RS(TYPE, 32, 16, 17, 18, 19, 20, 21, 22);              \
+  WGMMA_RS(TYPE, 8, 4, 5, 6, 7, 8, 9, 10);                     \
+  else WGMMA_RS(TYPE, 32, 16, 17, 18, 19, 20, 21, 22);         \
   else WGMMA_RS(TYPE, 64, 32, 33, 34, 35, 36, 37, 38);         \
   else WGMMA_RS(TYPE, 96, 48, 49, 50, 51, 52, 53, 54);         \
   else WGMMA_RS(TYPE, 128, 64, 65, 66, 67, 68, 69, 70);        \
@@ -137,7 +141,7 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
   else WGMMA_NONE
 
 // D[64 x N] += A[64 x 16] B[16 x N], or without `accumulate` D = A B: f16 operands, f32 accumulation. N = 8 N_TILES is
-// 32, 64, 96, 128, 176, 192 or 256: 176 keys are FlashAttention-3's tile, 32 rows are what two warpgroups each take of a
+// 8, 32, 64, 96, 128, 176, 192 or 256: 8 columns are the fewest, 176 keys are FlashAttention-3's tile, 32 rows are what two warpgroups each take of a
 // gradient's 64 (84), and 256 columns a whole head (53, 57). Warp w of the warpgroup holds rows 16w to 16w + 15, as FragmentC
 // for every eight columns. A is K-major in shared memory, B K-major (its rows are the columns of D) or, with TRANS_B,
 // MN-major (its rows are k).
@@ -168,6 +172,7 @@ __device__ __forceinline__ void wgmma_rs_bf16(float (&d)[N_TILES][4], const uint
   WGMMA_RS_OF("bf16");
 }
 
+#undef WGMMA_TEXT_8
 #undef WGMMA_TEXT_32
 #undef WGMMA_TEXT_64
 #undef WGMMA_TEXT_96
@@ -177,6 +182,7 @@ __device__ __forceinline__ void wgmma_rs_bf16(float (&d)[N_TILES][4], const uint
 #undef WGMMA_TEXT_256
 #undef WGMMA_TILE
 #undef WGMMA_TILES
+#undef WGMMA_D_8
 #undef WGMMA_D_32
 #undef WGMMA_D_64
 #undef WGMMA_D_96

@@ -227,12 +227,44 @@ inline std::vector<uint32_t> every_exponent() {
   return words;
 }
 
+// All bytes, two at a time.
+inline std::vector<uint32_t> pairs_of_bytes() {
+  std::vector<uint32_t> words;
+  for (uint32_t i = 0; i < 256; i += 2) words.push_back(i | (i + 1) << 8);
+  return words;
+}
+
+// Two words and a selector.
+inline std::vector<uint32_t> selections() {
+  std::vector<uint32_t> words;
+  for (const uint32_t selector : {0x3210u, 0x7654u, 0x0123u, 0x5410u, 0x7632u, 0x6420u, 0xfedcu, 0xba98u, 0x0f8bu, 0x12343333u})
+    words.insert(words.end(), {0x83020180u, 0x7f86857eu, selector});
+  return words;
+}
+
 // The same of bf16, of the exponents at both ends and around 1.
 inline std::vector<uint32_t> bf16_exponents() {
   std::vector<uint32_t> words;
   for (const uint32_t exponent : {0u, 1u, 2u, 112u, 113u, 126u, 127u, 128u, 142u, 143u, 253u, 254u, 255u}) {
     for (const uint32_t mantissa : {0x00u, 0x01u, 0x40u, 0x7fu})
       words.push_back((words.size() * 3 / 2 % 2) << 15 | exponent << 7 | mantissa);
+  }
+  return words;
+}
+
+// What a rounding to so many bits behind the point decides: every number between, just below and just above.
+inline std::vector<uint32_t> rounding_inputs_8(int mantissa) {
+  constexpr float INF = std::numeric_limits<float>::infinity();
+  const int least = mantissa == 3 ? -6 : -14;
+  std::vector<uint32_t> words = bits_of({0.0f, -0.0f, 1.0f, -1.0f, 0.1f, -3.3f, 448.0f, 463.9f, 464.0f, 464.1f, -480.0f, 57344.0f,
+                                         61439.0f, 61440.0f, -65535.0f, 65536.0f, 1e30f, -1e30f, INF, -INF, 1e-40f});
+  for (const uint32_t nan : {0x7fc00000u, 0xffc00000u, 0x7f800001u, 0x7fffffffu}) words.push_back(nan);
+  for (const int exponent : {least, least + 1, 0, mantissa == 3 ? 8 : 15}) {
+    for (int half = 0; half < 2 << mantissa; ++half) {
+      const float tie = std::ldexp(static_cast<float>(2 * half + 1), exponent - mantissa - 1);
+      for (const float value : {tie, std::nextafter(tie, 0.0f), -std::nextafter(tie, INF)})
+        words.push_back(std::bit_cast<uint32_t>(value));
+    }
   }
   return words;
 }
@@ -338,6 +370,23 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     {.primitive = "fence_acq_rel_gpu", .what = "six blocks leave 64 words each and count themselves; the last one adds up what all have left",
      .layout = "word 0: the counter; 64+64b+t: thread t of block b; the last 64: the sums", .kernel = last_block_case,
      .input = numbered(384), .output_words = 512, .threads = 64, .grid_x = 6, .smem_bytes = 4},
+    {.primitive = "createpolicy_evict_first", .what = "lane l loads 16-byte chunk 5l mod 32, which the L2 cache is to give up first",
+     .layout = "words 4l..4l+3: lane l's x, y, z, w", .kernel = ld_global_v4_policy_case<true>, .input = numbered(128),
+     .output_words = 128},
+    {.primitive = "createpolicy_evict_last", .what = "lane l loads 16-byte chunk 5l mod 32, which the L2 cache is to give up last",
+     .layout = "words 4l..4l+3: lane l's x, y, z, w", .kernel = ld_global_v4_policy_case<false>, .input = numbered(128),
+     .output_words = 128},
+    {.primitive = "cp_async_16.policy", .what = "lane l copies 16-byte chunk l to chunk 5l mod 32, with a cache policy",
+     .layout = "shared memory, word by word", .kernel = cp_async_16_case<true>, .input = numbered(128), .output_words = 128,
+     .smem_bytes = 512},
+    {.primitive = "cp_async_bulk.policy",
+     .what = "words 0 to 63 to word 64, with a cache policy, 64 to 79 to word 0, 80 to 127 to word 16",
+     .layout = "shared memory, word by word", .kernel = cp_async_bulk_case<true>, .input = numbered(128), .output_words = 128,
+     .threads = 64, .smem_bytes = 520, .min_sm = 90},
+    {.primitive = "cp_async_bulk_tensor_4d.policy",
+     .what = "boxes of 64 x 8 x 2 x 1 from a tensor of 64 x 10 x 2 x 2 halves 1, 2, ...: at (0, 1, 0, 1), with a cache policy, and at (8, 5, 0, 0), with parts outside",
+     .layout = "shared memory, word by word, a row of a box per line", .input = tensor_rows(),
+     .output_words = 2 * BOX_BYTES_4D / 4, .threads = 64, .smem_bytes = 2 * BOX_BYTES_4D + 8, .words_per_line = 32, .min_sm = 90},
     {.primitive = "red_release_add_u32", .what = "four warps draw numbers, and add in[number] to a word in the order of these",
      .layout = "numbers drawn, turns passed on, the sum; words 4 to 7: what each number has found", .kernel = in_turn_case,
      .input = numbered(4), .output_words = 8, .threads = 128},
@@ -348,7 +397,7 @@ inline std::vector<ladder::conformance::Case> all_cases() {
      .layout = "shared memory, word by word", .kernel = cp_async_16_zero_fill_case, .input = numbered_bytes(512),
      .output_words = 128, .smem_bytes = 512},
     {.primitive = "cp_async_16", .what = "lane l copies 16-byte chunk l to chunk 5l mod 32",
-     .layout = "shared memory, word by word", .kernel = cp_async_16_case, .input = numbered(128), .output_words = 128,
+     .layout = "shared memory, word by word", .kernel = cp_async_16_case<false>, .input = numbered(128), .output_words = 128,
      .smem_bytes = 512},
     {.primitive = "cp_async_commit", .what = "a group of two copies, an empty group; wait for all groups but one",
      .layout = "words 8l..8l+7: what lane l reads", .kernel = cp_async_commit_case, .input = numbered(256),
@@ -385,7 +434,7 @@ inline std::vector<ladder::conformance::Case> all_cases() {
      .layout = "word 64p+t: thread t behind phase p", .kernel = mbarrier_wait_parity_case, .input = numbered(256),
      .output_words = 256, .threads = 64, .smem_bytes = 1032},
     {.primitive = "cp_async_bulk", .what = "words 0 to 63 to word 64, 64 to 79 to word 0, 80 to 127 to word 16",
-     .layout = "shared memory, word by word", .kernel = cp_async_bulk_case, .input = numbered(128), .output_words = 128,
+     .layout = "shared memory, word by word", .kernel = cp_async_bulk_case<false>, .input = numbered(128), .output_words = 128,
      .threads = 64, .smem_bytes = 520, .min_sm = 90},
     {.primitive = "cp_async_bulk_store", .what = "words 0 to 63 to word 80, 64 to 79 to word 0, 80 to 127 to word 16",
      .layout = "global memory, word by word", .kernel = cp_async_bulk_store_case, .input = numbered(128),
@@ -437,6 +486,16 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     {.primitive = "launch", .what = "grid 3x2, 32 threads a block, each tells its indices and the shapes",
      .layout = "word 32b+t: thread t of block b; in decimal: block y, x, thread (2 digits), grid y, x, block (2 digits)",
      .kernel = launch_case, .output_words = 192, .grid_x = 3, .grid_y = 2},
+    {.primitive = "launch_dependent", .what = "4 blocks of 64 threads store words; a dependent launch reads them, thread t from t+37",
+     .layout = "what the first launch has stored, and what the second one has read", .kernel = before_dependents_case,
+     .input = numbered(256), .output_words = 512, .threads = 64, .grid_x = 4, .min_sm = 90},
+    {.primitive = "griddepcontrol_launch_dependents",
+     .what = "4 blocks of 64 threads store words when a dependent launch may have begun; that reads them, thread t from t+37",
+     .layout = "what the first launch has stored, and what the second one has read", .kernel = before_dependents_case,
+     .input = numbered(256), .output_words = 512, .threads = 64, .grid_x = 4, .min_sm = 90},
+    {.primitive = "griddepcontrol_wait", .what = "4 blocks of 64 threads wait for the launch before, and read its words, thread t from t+37",
+     .layout = "what the first launch has stored, and what the second one has read", .kernel = before_dependents_case,
+     .input = numbered(256), .output_words = 512, .threads = 64, .grid_x = 4, .min_sm = 90},
     {.primitive = "shfl_xor", .what = "lane l offers l + 0x101 to the masks 1, 2, 4, 8, 16 and 31",
      .layout = "word 32i+l: what lane l gets from the i-th mask", .kernel = shfl_xor_case, .input = numbered(32),
      .output_words = 192},
@@ -467,6 +526,10 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     {.primitive = "wgmma_advance", .what = "of pairs of an address and the bytes to go on from there",
      .layout = "each line: low word, high word", .kernel = wgmma_advance_case, .input = places(),
      .output_words = size(places()), .threads = size(places()) / 2, .words_per_line = 2, .min_sm = 90},
+    wgmma("wgmma_ss.n8", wgmma_ss_case<8, false>, 8), wgmma("wgmma_rs.n8", wgmma_rs_case<8, false>, 8),
+    wgmma("wgmma_ss_bf16.n8", wgmma_ss_case<8, false, true>, 8, as_bf16),
+    wgmma("wgmma_rs_bf16.n8", wgmma_rs_case<8, false, true>, 8, as_bf16),
+    wgmma("wgmma_ss_bf16.n8_trans_b", wgmma_ss_case<8, true, true>, 8, as_bf16),
     wgmma("wgmma_ss", wgmma_ss_case<64, false>, 64), wgmma("wgmma_ss.n96", wgmma_ss_case<96, false>, 96),
     wgmma("wgmma_ss.n128", wgmma_ss_case<128, false>, 128), wgmma("wgmma_ss.n176", wgmma_ss_case<176, false>, 176),
     wgmma("wgmma_ss.n192", wgmma_ss_case<192, false>, 192), wgmma("wgmma_ss.n256", wgmma_ss_case<256, false>, 256),
@@ -513,6 +576,15 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     {.primitive = "cluster_sync", .what = "four blocks arrive at barriers that their neighbours have made before",
      .layout = "word 64r+32p+l: lane l of rank r behind phase p", .kernel = mbarrier_arrive_remote_case<1>,
      .input = numbered(256), .output_words = 256, .grid_x = 4, .cluster = 4, .smem_bytes = 8, .min_sm = 90},
+    {.primitive = "mapa", .what = "four blocks, lane l of block r stores to word 5l mod 32 of block r + 1 mod 4",
+     .layout = "word 32r+l: word l of rank r", .kernel = st_shared_cluster_b32_case<1>, .input = numbered(128),
+     .output_words = 128, .grid_x = 4, .cluster = 4, .smem_bytes = 128, .min_sm = 90},
+    {.primitive = "st_shared_cluster_b32", .what = "four blocks, lane l of block r stores to word 5l mod 32 of block r + 3 mod 4",
+     .layout = "word 32r+l: word l of rank r", .kernel = st_shared_cluster_b32_case<3>, .input = numbered(128),
+     .output_words = 128, .grid_x = 4, .cluster = 4, .smem_bytes = 128, .min_sm = 90},
+    {.primitive = "st_async_b32", .what = "four blocks, lane l of block r stores to word 5l mod 32 of block r + 1 mod 4, in two phases",
+     .layout = "word 64r+32p+l: word l of rank r behind phase p", .kernel = st_async_b32_case, .input = numbered(256),
+     .output_words = 256, .grid_x = 4, .cluster = 4, .smem_bytes = 136, .min_sm = 90},
     {.primitive = "mbarrier_arrive_remote", .what = "four blocks, block r arrives at the barrier of block r + 2 mod 4",
      .layout = "word 64r+32p+l: lane l of rank r behind phase p", .kernel = mbarrier_arrive_remote_case<2>,
      .input = numbered(256), .output_words = 256, .grid_x = 4, .cluster = 4, .smem_bytes = 8, .min_sm = 90},
@@ -555,6 +627,24 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     {.primitive = "pack_bf16x2", .what = "two f32 to two bf16, round to nearest even",
      .layout = "each line: low, high (f32), packed", .kernel = pack_bf16x2_case, .input = in_pairs(bf16_rounding_inputs()),
      .output_words = 3 * bf16_rounding_inputs().size(), .threads = size(bf16_rounding_inputs()), .words_per_line = 3},
+    {.primitive = "pack_e4m3x2", .what = "two f32 to two e4m3, round to nearest even, at most 448",
+     .layout = "each line: low, high (f32), packed", .kernel = pack_8_bits_case<true>, .input = in_pairs(rounding_inputs_8(3)),
+     .output_words = 3 * rounding_inputs_8(3).size(), .threads = size(rounding_inputs_8(3)), .words_per_line = 3, .min_sm = 90},
+    {.primitive = "pack_e5m2x2", .what = "two f32 to two e5m2, round to nearest even, at most 57344",
+     .layout = "each line: low, high (f32), packed", .kernel = pack_8_bits_case<false>, .input = in_pairs(rounding_inputs_8(2)),
+     .output_words = 3 * rounding_inputs_8(2).size(), .threads = size(rounding_inputs_8(2)), .words_per_line = 3, .min_sm = 90},
+    {.primitive = "unpack_e4m3x2", .what = "all e4m3, two at a time, to f16",
+     .layout = "each line: two e4m3, two f16", .kernel = unpack_8_bits_case<true>, .input = pairs_of_bytes(),
+     .output_words = 256, .threads = 128, .words_per_line = 2, .min_sm = 90},
+    {.primitive = "unpack_e5m2x2", .what = "all e5m2, two at a time, to f16",
+     .layout = "each line: two e5m2, two f16", .kernel = unpack_8_bits_case<false>, .input = pairs_of_bytes(),
+     .output_words = 256, .threads = 128, .words_per_line = 2, .min_sm = 90},
+    {.primitive = "prmt_b32", .what = "four of eight bytes, or their signs",
+     .layout = "each line: low, high, selector, bytes", .kernel = prmt_b32_case, .input = selections(),
+     .output_words = 4 * size(selections()) / 3, .threads = size(selections()) / 3, .words_per_line = 4},
+    {.primitive = "lop3_b32", .what = "of three words of all triples of bits: each alone, parity, majority, none",
+     .layout = "word i: the i-th function", .kernel = lop3_b32_case, .input = {0xf0f0ff00, 0xccccf0f0, 0xaaaacccc},
+     .output_words = 6, .threads = 1},
     {.primitive = "to_float", .what = "f16 to f32",
      .layout = "each line: f16, f32", .kernel = to_float_case<f16>, .input = every_exponent(),
      .output_words = 2 * every_exponent().size(), .threads = size(every_exponent()), .words_per_line = 2},
@@ -586,7 +676,8 @@ inline std::vector<ladder::conformance::Case> all_cases() {
 // The kernels on a tensor map, by primitive.
 inline void (*map_kernel(std::string_view primitive))(TensorMap, uint32_t*) {
   if (primitive == "cp_async_bulk_tensor_3d") return cp_async_bulk_tensor_3d_case;
-  if (primitive == "cp_async_bulk_tensor_4d") return cp_async_bulk_tensor_4d_case;
+  if (primitive == "cp_async_bulk_tensor_4d") return cp_async_bulk_tensor_4d_case<false>;
+  if (primitive == "cp_async_bulk_tensor_4d.policy") return cp_async_bulk_tensor_4d_case<true>;
   if (primitive == "cp_async_bulk_tensor_4d_multicast") return cp_async_bulk_tensor_4d_multicast_case;
   if (primitive == "cp_async_bulk_tensor_store_4d") return cp_async_bulk_tensor_store_4d_case;
   if (primitive == "cp_async_bulk_commit") return cp_async_bulk_wait_read_case;
@@ -600,6 +691,10 @@ inline void (*map_kernel(std::string_view primitive))(TensorMap, uint32_t*) {
 // Launches a case, on whatever this is compiled for. `in` and `out` are the device's.
 inline void run_case(Device& device, const ladder::conformance::Case& test, const uint32_t* in, uint32_t* out) {
   const dim3 grid(test.grid_x, test.grid_y), block(test.threads);
+  if (test.kernel == before_dependents_case) {
+    launch(device, test.kernel, grid, block, test.smem_bytes, in, out);
+    return launch_dependent(device, dependent_case, grid, block, test.smem_bytes, out);
+  }
   if (test.kernel != nullptr) {
     if (test.cluster == 1) return launch(device, test.kernel, grid, block, test.smem_bytes, in, out);
     return launch_clusters(device, test.kernel, grid, block, test.cluster, test.smem_bytes, in, out);

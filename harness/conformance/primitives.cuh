@@ -201,12 +201,26 @@ __global__ void last_block_case(const uint32_t* in, uint32_t* out) {
   st_global_b32(sums + thread, sum);
 }
 
+// A load with each of the two policies.
+template <bool FIRST>
+__global__ void ld_global_v4_policy_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t lane = threadIdx.x;
+  const uint4 value =
+      ld_global_v4(in + 4 * scatter(lane), FIRST ? createpolicy_evict_first() : createpolicy_evict_last());
+  out[4 * lane] = value.x;
+  out[4 * lane + 1] = value.y;
+  out[4 * lane + 2] = value.z;
+  out[4 * lane + 3] = value.w;
+}
+
 // ---- asynchronous copies ----------------------------------------------------------------------------------------
 
 // 16 bytes per lane, scattered.
+template <bool POLICY>
 __global__ void cp_async_16_case(const uint32_t* in, uint32_t* out) {
   const uint32_t lane = threadIdx.x;
-  cp_async_16(smem_base() + 16 * scatter(lane), in + 4 * lane);
+  if (!POLICY) cp_async_16(smem_base() + 16 * scatter(lane), in + 4 * lane);
+  if (POLICY) cp_async_16(smem_base() + 16 * scatter(lane), in + 4 * lane, createpolicy_evict_first());
   cp_async_commit();
   cp_async_wait<0>();
   __syncwarp();  // a lane reads what others have copied
@@ -402,6 +416,18 @@ __global__ void launch_case(const uint32_t*, uint32_t* out) {
       ((blockIdx.y * 10 + blockIdx.x) * 100 + threadIdx.x) * 10000 + gridDim.y * 1000 + gridDim.x * 100 + blockDim.x;
 }
 
+// The first of two launches lets the second one begin, and then stores what that one waits for and reads.
+__global__ void before_dependents_case(const uint32_t* in, uint32_t* out) {
+  griddepcontrol_launch_dependents();
+  const uint32_t own = blockIdx.x * blockDim.x + threadIdx.x;
+  st_global_b32(out + own, in[own]);
+}
+__global__ void dependent_case(uint32_t* out) {
+  griddepcontrol_wait();  // safe to read: the first launch is over
+  const uint32_t threads = gridDim.x * blockDim.x, own = blockIdx.x * blockDim.x + threadIdx.x;
+  st_global_b32(out + threads + own, ld_global_b32(out + (own + 37) % threads));
+}
+
 // ---- bulk copies ------------------------------------------------------------------------------------------------
 // The tensor is a matrix of MAP_ROWS x 128 halves, its columns in two halves: 64 x MAP_ROWS x 2. A box of 12 rows, so
 // that the second half begins in the middle of the swizzle.
@@ -454,13 +480,15 @@ __global__ void mbarrier_arrive_expect_tx_case(const __grid_constant__ TensorMap
 // The same tensor as two heads of ROWS_4D rows. A box that ends in the next head, where zeros must be.
 constexpr uint32_t ROWS_4D = MAP_ROWS / 2, BOX_ROWS_4D = 8, BOX_BYTES_4D = 2 * BOX_ROWS_4D * 128;
 
+template <bool POLICY>
 __global__ void cp_async_bulk_tensor_4d_case(const __grid_constant__ TensorMap map, uint32_t* out) {
   const uint32_t barrier = smem_base() + 2 * BOX_BYTES_4D;
   if (threadIdx.x == 0) {
     mbarrier_init(barrier, 1);
     fence_mbarrier_init();
     mbarrier_arrive_expect_tx(barrier, 2 * BOX_BYTES_4D);
-    cp_async_bulk_tensor_4d(smem_base(), map, 0, 1, 0, 1, barrier);
+    if (!POLICY) cp_async_bulk_tensor_4d(smem_base(), map, 0, 1, 0, 1, barrier);
+    if (POLICY) cp_async_bulk_tensor_4d(smem_base(), map, 0, 1, 0, 1, barrier, createpolicy_evict_last());
     cp_async_bulk_tensor_4d(smem_base() + BOX_BYTES_4D, map, 8, 5, 0, 0, barrier);
   }
   __syncthreads();                   // safe to use the barrier
@@ -514,13 +542,15 @@ __global__ void cp_async_bulk_wait_case(const __grid_constant__ TensorMap map, u
 }
 
 // The first half of 128 words behind the second half, which is two copies of 64 and 192 bytes. in -> shared memory.
+template <bool POLICY>
 __global__ void cp_async_bulk_case(const uint32_t* in, uint32_t* out) {
   const uint32_t barrier = smem_base() + 512;
   if (threadIdx.x == 0) {
     mbarrier_init(barrier, 1);
     fence_mbarrier_init();
     mbarrier_arrive_expect_tx(barrier, 512);
-    cp_async_bulk(smem_base() + 256, in, 256, barrier);
+    if (!POLICY) cp_async_bulk(smem_base() + 256, in, 256, barrier);
+    if (POLICY) cp_async_bulk(smem_base() + 256, in, 256, barrier, createpolicy_evict_first());
     cp_async_bulk(smem_base(), in + 64, 64, barrier);
     cp_async_bulk(smem_base() + 64, in + 80, 192, barrier);
   }
@@ -924,6 +954,35 @@ __global__ void launch_clusters_case(const uint32_t*, uint32_t* out) {
       ((blockIdx.y * 10 + blockIdx.x) * 10 + cluster_rank()) * 1000 + gridDim.x * 100 + threadIdx.x;
 }
 
+// Lane l of block r stores into block r + DISTANCE.
+template <uint32_t DISTANCE>
+__global__ void st_shared_cluster_b32_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t lane = threadIdx.x, rank = cluster_rank(), there = smem_base() + 4 * scatter(lane);
+  cluster_sync();  // safe to store: every block has begun
+  st_shared_cluster_b32(mapa(there, (rank + DISTANCE) % 4), in[32 * rank + lane]);
+  cluster_sync();  // safe to read: every block has stored
+  out[32 * rank + lane] = ld_shared_b32(smem_base() + 4 * lane);
+}
+
+// The same in two phases, as late as an mbarrier says that the words have come.
+__global__ void st_async_b32_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t lane = threadIdx.x, rank = cluster_rank(), next = (rank + 1) % 4, barrier = smem_base() + 128;
+  if (lane == 0) {
+    mbarrier_init(barrier, 1);
+    fence_mbarrier_init();
+  }
+  cluster_sync();  // safe to store: all barriers are there
+  for (uint32_t phase = 0; phase < 2; ++phase) {
+    const uint32_t word = 64 * rank + 32 * phase + lane;
+    if (lane == 0) mbarrier_arrive_expect_tx(barrier, 128);
+    st_async_b32(mapa(smem_base() + 4 * scatter(lane), next), in[word], mapa(barrier, next));
+    mbarrier_wait_parity(barrier, phase);  // safe to read: the lanes of the block before have stored
+    out[word] = ld_shared_b32(smem_base() + 4 * lane);
+    __syncwarp();
+    cluster_sync();  // safe to store again, or to end: every block has read
+  }
+}
+
 // Block r's lane l arrives at the barrier of block r + DISTANCE, which two phases of 32 arrivals must let through.
 template <uint32_t DISTANCE>
 __global__ void mbarrier_arrive_remote_case(const uint32_t* in, uint32_t* out) {
@@ -1145,6 +1204,42 @@ __global__ void tanh_approx_case(const uint32_t* in, uint32_t* out) {
   result.value = tanh_approx(argument.value);
   out[2 * thread] = argument.bits;
   out[2 * thread + 1] = result.bits;
+}
+
+template <bool E4M3>
+__global__ void pack_8_bits_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t thread = threadIdx.x;
+  FloatBits low, high;
+  low.bits = in[2 * thread];
+  high.bits = in[2 * thread + 1];
+  out[3 * thread] = low.bits;
+  out[3 * thread + 1] = high.bits;
+  out[3 * thread + 2] = E4M3 ? pack_e4m3x2(low.value, high.value) : pack_e5m2x2(low.value, high.value);
+}
+
+template <bool E4M3>
+__global__ void unpack_8_bits_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t thread = threadIdx.x;
+  const auto packed = static_cast<uint16_t>(in[thread]);
+  out[2 * thread] = packed;
+  out[2 * thread + 1] = E4M3 ? unpack_e4m3x2(packed) : unpack_e5m2x2(packed);
+}
+
+__global__ void prmt_b32_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t* const own = in + 3 * threadIdx.x;
+  for (uint32_t i = 0; i < 3; ++i) out[4 * threadIdx.x + i] = own[i];
+  out[4 * threadIdx.x + 3] = prmt_b32(own[0], own[1], own[2]);
+}
+
+// a, b and c alone, their parity, their majority, and where none of them is.
+__global__ void lop3_b32_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t a = in[0], b = in[1], c = in[2];
+  out[0] = lop3_b32<0xF0>(a, b, c);
+  out[1] = lop3_b32<0xCC>(a, b, c);
+  out[2] = lop3_b32<0xAA>(a, b, c);
+  out[3] = lop3_b32<0x96>(a, b, c);
+  out[4] = lop3_b32<0xE8>(a, b, c);
+  out[5] = lop3_b32<0x01>(a, b, c);
 }
 
 __global__ void max3_s32_case(const uint32_t* in, uint32_t* out) {

@@ -185,6 +185,15 @@ double bfloat_value(uint32_t bits) {
   return sign * (exponent == 0 ? std::ldexp(mantissa, -133) : std::ldexp(128 + mantissa, exponent - 134));
 }
 
+// With so many bits behind the point. Of e4m3 all ones are NaN, and there is no infinity.
+double value_of_8(uint32_t bits, int mantissa) {
+  const int bias = mantissa == 3 ? 7 : 15, exponent = static_cast<int>(bits >> mantissa & (0x7fu >> mantissa)),
+            rest = static_cast<int>(bits & ((1u << mantissa) - 1)), sign = bits >> 7 ? -1 : 1;
+  if (mantissa == 3 ? (bits & 0x7f) == 0x7f : exponent == 31 && rest > 0) return NAN;
+  if (mantissa == 2 && exponent == 31) return sign * INFINITY;
+  return sign * std::ldexp(exponent == 0 ? rest : (1 << mantissa) + rest, std::max(exponent, 1) - bias - mantissa);
+}
+
 using Value = double (*)(uint32_t);
 
 // The nearest of all finite values of a type of 16 bits, found by trying each; among equals the even one. From some
@@ -206,6 +215,19 @@ uint32_t nearest_half(uint32_t float_bits) {
 }
 uint32_t nearest_bfloat(uint32_t float_bits) {
   return nearest(float_bits, bfloat_value, 0x7f80, 0x1.ffp127);
+}
+
+// The same of 8 bits, whose largest number is as far as it goes.
+uint32_t nearest_of_8(uint32_t float_bits, int mantissa) {
+  const double value = std::bit_cast<float>(float_bits), magnitude = std::min(std::fabs(value), 1e6);
+  if (std::isnan(value)) return 0x7f;
+  uint32_t best = 0;
+  for (uint32_t bits = 1; bits < 0x7f && std::isfinite(value_of_8(bits, mantissa)); ++bits) {
+    const double own = std::fabs(value_of_8(bits, mantissa) - magnitude),
+                 its = std::fabs(value_of_8(best, mantissa) - magnitude);
+    if (own < its || (own == its && bits % 2 == 0)) best = bits;
+  }
+  return (float_bits >> 31 << 7) | best;
 }
 
 // in[4 lane + m]: lane's register of matrix m, whose rows are four lanes each.
@@ -560,6 +582,54 @@ Words with_results(const Words& in, size_t arguments, const std::function<uint32
   return out;
 }
 
+Words packed_of_8(const Words& in, int mantissa) {
+  return with_results(
+      in, 2, [&](const uint32_t* x) { return nearest_of_8(x[0], mantissa) | nearest_of_8(x[1], mantissa) << 8; });
+}
+Words unpacked_of_8(const Words& in, int mantissa) {
+  const auto half = [&](uint32_t bits) {
+    return nearest_half(std::bit_cast<uint32_t>(static_cast<float>(value_of_8(bits, mantissa))));
+  };
+  return with_results(in, 1, [&](const uint32_t* x) { return half(*x & 0xff) | half(*x >> 8) << 16; });
+}
+
+uint32_t selected_bytes(const uint32_t* x) {
+  std::array<uint32_t, 8> bytes;
+  for (size_t i = 0; i < 8; ++i) bytes[i] = x[i / 4] >> (i % 4 * 8) & 0xff;
+  uint32_t result = 0;
+  for (size_t i = 0; i < 4; ++i) {
+    const uint32_t digit = x[2] >> (4 * i) % 16 & 15, byte = bytes[digit % 8];
+    result |= (digit < 8 ? byte : byte >= 128 ? 255u : 0u) << (8 * i);
+  }
+  return result;
+}
+
+Words functions_of_bits(const Words& in) {
+  Words out(6);
+  for (uint32_t bit = 0; bit < 32; ++bit) {
+    const uint32_t a = in[0] >> bit & 1, b = in[1] >> bit & 1, c = in[2] >> bit & 1, ones = a + b + c;
+    const uint32_t results[] = {a, b, c, ones % 2, ones / 2, ones == 0};
+    for (size_t i = 0; i < 6; ++i) out[i] |= results[i] << bit;
+  }
+  return out;
+}
+
+// What lanes of four blocks have stored in the next block but `distance` - 1.
+Words stored_in_blocks(const Words& in, size_t distance, size_t phases) {
+  Words out(in.size());
+  for (size_t i = 0; i < in.size(); ++i) {
+    const size_t rank = i / 32 / phases, phase = i / 32 % phases, lane = i % 32;
+    out[((rank + distance) % 4 * phases + phase) * 32 + lane * 5 % 32] = in[i];
+  }
+  return out;
+}
+
+Words read_by_dependents(const Words& in) {
+  Words out = in, read = rotated(in, in.size(), 37);
+  out.insert(out.end(), read.begin(), read.end());
+  return out;
+}
+
 uint32_t exp2_bits(const uint32_t* argument) {
   const double exact = std::exp2(static_cast<double>(std::bit_cast<float>(*argument)));
   return std::bit_cast<uint32_t>(exact < 0x1p-126 ? 0.0f : static_cast<float>(exact));  // subnormals are flushed
@@ -594,6 +664,31 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
       {"atom_global_add_u32", sums_in_turn},
       {"atom_global_inc_u32", [](const Words&) { return Words{19, 18, 18, 18, 18, 18, 18, 1, 127 % 7}; }},
       {"fence_acq_rel_gpu", sums_of_last_block},
+      {"createpolicy_evict_first", [](const Words& in) { return chunks_gathered(in, 4); }},
+      {"createpolicy_evict_last", [](const Words& in) { return chunks_gathered(in, 4); }},
+      {"cp_async_16.policy", [](const Words& in) { return chunks_scattered(in, 4); }},
+      {"cp_async_bulk.policy", swapped_halves},
+      {"cp_async_bulk_tensor_4d.policy",
+       [](const Words& in) {
+         return two_boxes_4d(in, {0, 1, 1}, {8, 5, 0});
+       }},
+      {"launch_dependent", read_by_dependents},
+      {"griddepcontrol_launch_dependents", read_by_dependents},
+      {"griddepcontrol_wait", read_by_dependents},
+      {"mapa", [](const Words& in) { return stored_in_blocks(in, 1, 1); }},
+      {"st_shared_cluster_b32", [](const Words& in) { return stored_in_blocks(in, 3, 1); }},
+      {"st_async_b32", [](const Words& in) { return stored_in_blocks(in, 1, 2); }},
+      {"wgmma_ss.n8", [](const Words& in) { return wgmma_sums(in, 8, false); }},
+      {"wgmma_rs.n8", [](const Words& in) { return wgmma_sums(in, 8, false); }},
+      {"wgmma_ss_bf16.n8", [](const Words& in) { return wgmma_sums(in, 8, false, bfloat_value); }},
+      {"wgmma_rs_bf16.n8", [](const Words& in) { return wgmma_sums(in, 8, false, bfloat_value); }},
+      {"wgmma_ss_bf16.n8_trans_b", [](const Words& in) { return wgmma_sums(in, 8, true, bfloat_value); }},
+      {"pack_e4m3x2", [](const Words& in) { return packed_of_8(in, 3); }},
+      {"pack_e5m2x2", [](const Words& in) { return packed_of_8(in, 2); }},
+      {"unpack_e4m3x2", [](const Words& in) { return unpacked_of_8(in, 3); }},
+      {"unpack_e5m2x2", [](const Words& in) { return unpacked_of_8(in, 2); }},
+      {"prmt_b32", [](const Words& in) { return with_results(in, 3, selected_bytes); }},
+      {"lop3_b32", functions_of_bits},
       {"red_release_add_u32", sums_in_turn},
       {"ld_acquire_wait_u32", sums_in_turn},
       {"cp_async_16.zero_fill", zero_filled},
@@ -749,7 +844,30 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
 }
 
 // Primitives that no GPU has answered for yet. Whoever records their fixtures takes them off this list.
-const std::set<std::string> AWAITING_FIXTURE = {"atom_global_inc_u32", "fence_acq_rel_gpu"};
+const std::set<std::string> AWAITING_FIXTURE = {"atom_global_inc_u32",
+                                                "fence_acq_rel_gpu",
+                                                "createpolicy_evict_first",
+                                                "createpolicy_evict_last",
+                                                "cp_async_16.policy",
+                                                "cp_async_bulk.policy",
+                                                "cp_async_bulk_tensor_4d.policy",
+                                                "launch_dependent",
+                                                "griddepcontrol_launch_dependents",
+                                                "griddepcontrol_wait",
+                                                "mapa",
+                                                "st_shared_cluster_b32",
+                                                "st_async_b32",
+                                                "wgmma_ss.n8",
+                                                "wgmma_rs.n8",
+                                                "wgmma_ss_bf16.n8",
+                                                "wgmma_rs_bf16.n8",
+                                                "wgmma_ss_bf16.n8_trans_b",
+                                                "pack_e4m3x2",
+                                                "pack_e5m2x2",
+                                                "unpack_e4m3x2",
+                                                "unpack_e5m2x2",
+                                                "prmt_b32",
+                                                "lop3_b32"};
 
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file);
