@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 #include "harness/base/parallel.hpp"
 
@@ -157,9 +158,18 @@ struct RowSolver {
   std::vector<double> half_steps = query_f64;
   Errors errors = {};
 
-  RowResult solve(const Tensor& Q, int64_t query, const Keys& seen, const Modifiers& modifiers, double* exact) {
-    const int64_t d = spec.d, keys = seen.last - seen.first;
-    const float* const V = head.V.rows.data() + seen.first * d;
+  // visit(a run, where its first score is)
+  template <class Visit>
+  static int64_t for_each(const KeyRuns& runs, const Visit& visit) {
+    int64_t at = 0;
+    for (const Keys& run : runs) visit(run, std::exchange(at, at + run.size()));
+    return at;
+  }
+
+  // `own` is where the query would be among the keys.
+  RowResult solve(const Tensor& Q, int64_t query, const KeyRuns& runs, int64_t own, const Modifiers& modifiers,
+                  double* exact) {
+    const int64_t d = spec.d, keys = for_each(runs, [](const Keys&, int64_t) {});
     std::fill(exact, exact + d, 0.0);
     if (keys == 0) {
       errors.elements += d;
@@ -171,30 +181,40 @@ struct RowSolver {
     constexpr int64_t BLOCK = 1024;  // of scores: 12 KiB, so that they stay in L1 while K streams by
     Q.read(query, query_f32);
     std::ranges::copy(query_f32, query_f64.begin());
-    for (int64_t j = 0; j < keys; j += BLOCK) {
-      const auto block = std::min(BLOCK, keys - j);
-      add_product({&S[j], size_t(block)}, query_f64, &head.K.transposed[seen.first + j], head.K.n);
-      if (beside != Beside::nothing)
-        add_product({&S_f32[j], size_t(block)}, query_f32, &head.K.transposed[seen.first + j], head.K.n);
-    }
+    for_each(runs, [&](const Keys& run, int64_t at) {
+      for (int64_t j = 0; j < run.size(); j += BLOCK) {
+        const auto block = std::min(BLOCK, run.size() - j);
+        const float* const from = &head.K.transposed[run.first + j];
+        add_product({&S[at + j], size_t(block)}, query_f64, from, head.K.n);
+        if (beside != Beside::nothing) add_product({&S_f32[at + j], size_t(block)}, query_f32, from, head.K.n);
+      }
+    });
+    // sum += the rows of V times these factors.
+    const auto add_values = [&]<class T>(std::vector<T>& factors, T* sum) {
+      for_each(runs, [&](const Keys& run, int64_t at) {
+        add_product(std::span(sum, size_t(d)), {&factors[at], size_t(run.size())}, &head.V.rows[run.first * d], d);
+      });
+    };
     const double scale = spec.scale();
     const bool modified = modifiers.softcap > 0 || modifiers.slope != 0;
     double exact_max = modifiers.sink.value_or(-std::numeric_limits<double>::infinity());
     auto plain_max = static_cast<float>(exact_max);
     double largest_tanh = 0;  // times the softcap
-    for (int64_t j = 0; j < keys; ++j) {
-      S[j] *= scale;
-      S_f32[j] *= static_cast<float>(scale);
-      if (modified) {
-        const int64_t distance = seen.first + j - seen.own;
-        S[j] = modifiers.score(S[j], distance);
-        S_f32[j] = modifiers.score(S_f32[j], distance);
-        largest_tanh =
-            std::max(largest_tanh, std::abs(S[j] + modifiers.slope * static_cast<double>(std::abs(distance))));
+    for_each(runs, [&](const Keys& run, int64_t at) {
+      for (int64_t j = at; j < at + run.size(); ++j) {
+        S[j] *= scale;
+        S_f32[j] *= static_cast<float>(scale);
+        if (modified) {
+          const int64_t distance = run.first + j - at - own;
+          S[j] = modifiers.score(S[j], distance);
+          S_f32[j] = modifiers.score(S_f32[j], distance);
+          largest_tanh =
+              std::max(largest_tanh, std::abs(S[j] + modifiers.slope * static_cast<double>(std::abs(distance))));
+        }
+        exact_max = std::max(exact_max, S[j]);  // of the numbers: NaN reaches its weight below
+        plain_max = std::max(plain_max, S_f32[j]);
       }
-      exact_max = std::max(exact_max, S[j]);  // of the numbers: NaN reaches its weight below
-      plain_max = std::max(plain_max, S_f32[j]);
-    }
+    });
     // The logarithm of nothing but zeros is -infinity, though O is NaN then.
     const auto scores = std::span(S).first(size_t(keys));
     const bool is_none = exact_max == -std::numeric_limits<double>::infinity() &&
@@ -205,7 +225,7 @@ struct RowSolver {
       exact_sum += S[j];
     }
 
-    add_product({exact, size_t(d)}, {S.data(), size_t(keys)}, V, d);
+    add_values(S, exact);
     double query_square = 0;
     for (int64_t c = 0; c < d; ++c) {
       query_square += std::pow(query_f32[c], 2);
@@ -225,7 +245,7 @@ struct RowSolver {
       for (int64_t j = 0; j < keys; ++j) P[j] = S_f32[j] * staleness[i];
       info(spec.kv_type).round({P.data(), size_t(keys)});
       std::fill(plain.begin(), plain.end(), 0.0f);
-      add_product(plain, {P.data(), size_t(keys)}, V, d);
+      add_values(P, plain.data());
       for (float& value : plain) value /= plain_sum * staleness[i];
       plain_rounded = plain;
       info(spec.o_type).round(plain_rounded);
@@ -249,9 +269,12 @@ struct RowSolver {
     result.lse_tolerance = 1e-5 + score_error + error_of_size(result.lse);
     if (beside == Beside::score_terms) {
       std::vector<double> distance(d);
-      for (int64_t j = 0; j < keys; ++j) {
-        for (int64_t c = 0; c < d; ++c) distance[c] += S[j] * std::abs(V[j * d + c] - exact[c]);
-      }
+      for_each(runs, [&](const Keys& run, int64_t at) {
+        for (int64_t j = 0; j < run.size(); ++j) {
+          const std::span<const float> V = head.V.row(run.first + j);
+          for (int64_t c = 0; c < d; ++c) distance[c] += S[at + j] * std::abs(V[c] - exact[c]);
+        }
+      });
       for (const double value : distance) {
         // Of the numbers: NaN, where O is none, is never the larger one.
         result.score_term = std::max(result.score_term, score_error * value / exact_sum);
@@ -280,18 +303,40 @@ Rows::Rows(const Tensor& tensor, int64_t unit, bool with_transposed)
   });
 }
 
-Keys visible_keys(const Spec& spec, int64_t sequence, int64_t query) {
+int64_t key_of_query(const Spec& spec, int64_t sequence, int64_t query) {
   const int64_t queries = spec.lens_q.count > 0 ? spec.lens_q.of[sequence] : spec.n;
   const int64_t keys = spec.lens_k.count > 0 ? spec.lens_k.of[sequence] : spec.keys();
-  const int64_t own = query + keys - queries;
-  Keys seen{.first = 0, .last = keys, .own = own};
+  return query + keys - queries;
+}
+
+void for_each_run_of_keys(const Spec& spec, int64_t sequence, int64_t query,
+                          const std::function<void(const Keys&)>& visit) {
+  const int64_t keys = spec.lens_k.count > 0 ? spec.lens_k.of[sequence] : spec.keys();
+  const int64_t own = key_of_query(spec, sequence, query);
+  Keys seen{.first = 0, .last = keys};
   if (spec.causal) seen.last = std::min(keys, own + 1);
   if (spec.right >= 0) seen.last = std::min(seen.last, own + spec.right + 1);
   if (spec.left >= 0) seen.first = std::max<int64_t>(0, own - spec.left);
-  seen.last = std::max(seen.last, seen.first);
-  seen.first = std::min(seen.first, keys);
-  seen.last = std::clamp(seen.last, seen.first, keys);
-  return seen;
+  if (seen.first < seen.last) visit(seen);
+}
+
+KeyRuns runs_of_keys(const Spec& spec, int64_t sequence, int64_t query) {
+  KeyRuns runs;
+  for_each_run_of_keys(spec, sequence, query, [&](const Keys& run) { runs.push_back(run); });
+  return runs;
+}
+
+KeyRuns runs_of_queries(const Spec& spec, int64_t sequence, int64_t key) {
+  const int64_t queries = spec.lens_q.count > 0 ? spec.lens_q.of[sequence] : spec.n;
+  KeyRuns runs;
+  for (int64_t query = 0; query < queries; ++query) {
+    bool sees = false;
+    for_each_run_of_keys(spec, sequence, query, [&](const Keys& run) { sees |= run.has(key); });
+    if (!sees) continue;
+    if (runs.empty() || runs.back().last < query) runs.push_back({query, query});
+    runs.back().last = query + 1;
+  }
+  return runs;
 }
 
 std::vector<Cell> choose_cells(const Spec& spec) {
@@ -358,8 +403,10 @@ Reference make_reference(const Spec& spec, const Inputs& inputs, const std::vect
       RowSolver solver{spec, head, beside};
       for (size_t i = begin + first; i < begin + last; ++i) {
         const auto [unit, row] = cells[i];
-        const RowResult result = solver.solve(Q, Q.spec().index(unit, row), visible_keys(spec, unit / spec.heads, row),
-                                              modifiers_of(spec, inputs, unit), &O.values[i * spec.d]);
+        const int64_t sequence = unit / spec.heads;
+        const RowResult result =
+            solver.solve(Q, Q.spec().index(unit, row), runs_of_keys(spec, sequence, row),
+                         key_of_query(spec, sequence, row), modifiers_of(spec, inputs, unit), &O.values[i * spec.d]);
         LSE.values[i] = result.lse;
         LSE.row_tolerance[i] = result.lse_tolerance;
         if (beside == Beside::score_terms) O.row_tolerance[i] = result.score_term;

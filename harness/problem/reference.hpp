@@ -2,6 +2,7 @@
 // formula in that type beside it.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -11,12 +12,21 @@
 
 namespace ladder {
 
-// The keys that a query of a sequence sees, by length, mask and window: none, if first == last. Or the queries that see a key.
+// Keys in a row, or queries.
 struct Keys {
   int64_t first = 0, last = 0;
-  int64_t own = 0;  // where the query itself would be among them
+  int64_t size() const { return last - first; }
+  bool has(int64_t i) const { return first <= i && i < last; }
 };
-Keys visible_keys(const Spec& spec, int64_t sequence, int64_t query);
+using KeyRuns = std::vector<Keys>;
+// The keys that a query of a sequence sees, in ascending runs that are apart: by length, mask and window one, or none.
+void for_each_run_of_keys(const Spec& spec, int64_t sequence, int64_t query,
+                          const std::function<void(const Keys&)>& visit);
+KeyRuns runs_of_keys(const Spec& spec, int64_t sequence, int64_t query);
+// The queries that see a key.
+KeyRuns runs_of_queries(const Spec& spec, int64_t sequence, int64_t key);
+// Where a query would be among the keys.
+int64_t key_of_query(const Spec& spec, int64_t sequence, int64_t query);
 
 // One head of a tensor, of the rows that it has, as floats (exact), and transposed, so that all products are sums of scaled rows.
 struct Rows {

@@ -76,14 +76,15 @@ std::string scores_of(const Problem& problem, const Cell& cell) {
   if (!problem.formula().is_attention || spec.softcap > 0 || spec.alibi) return "";
   const Rows Q(problem.inputs["Q"], cell.unit), K(problem.inputs["K"], cell.unit / (spec.heads / spec.key_heads()));
   const std::span<const float> query = Q.row(cell.row);
-  const Keys seen = visible_keys(spec, cell.unit / spec.heads, cell.row);
   double least = std::numeric_limits<double>::infinity(), most = -least;
   int64_t largest = -1;
-  for (int64_t number = seen.first; number < seen.last; ++number) {
-    const double score = spec.scale() * std::inner_product(query.begin(), query.end(), K.row(number).begin(), 0.0);
-    least = std::min(least, score);
-    if (score > most) most = score, largest = number;
-  }
+  for_each_run_of_keys(spec, cell.unit / spec.heads, cell.row, [&](const Keys& run) {
+    for (int64_t number = run.first; number < run.last; ++number) {
+      const double score = spec.scale() * std::inner_product(query.begin(), query.end(), K.row(number).begin(), 0.0);
+      least = std::min(least, score);
+      if (score > most) most = score, largest = number;
+    }
+  });
   constexpr double LN_OF_LARGEST = 88;
   if (!std::isfinite(least) || !std::isfinite(most) || std::max(-least, most) < LN_OF_LARGEST) return "";
   return fmt::format("; its scores lie between {:.4g} and {:.4g}, the largest is that of key {}", least, most, largest);

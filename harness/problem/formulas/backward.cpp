@@ -145,7 +145,7 @@ struct Row {
   const Queries& queries;
   const Rows &K, &V;
   int64_t row;  // its own
-  Keys others;
+  KeyRuns others;
 
   bool of_query() const { return of == Gradient::dQ; }
   const Rows& summed() const { return of_query() ? K : of == Gradient::dK ? queries.Q : queries.dO; }
@@ -156,8 +156,12 @@ struct Row {
   template <class T>
   std::vector<T> products(const Rows& own, const Rows& other) const {
     const std::vector<T> factors(own.row(row).begin(), own.row(row).end());
-    std::vector<T> sums(others.last - others.first);
-    add_product(sums, factors, &other.transposed[others.first], other.n);
+    std::vector<T> sums;
+    for (const Keys& run : others) {
+      sums.resize(sums.size() + static_cast<size_t>(run.size()));
+      add_product(std::span(sums).last(static_cast<size_t>(run.size())), factors, &other.transposed[run.first],
+                  other.n);
+    }
     return sums;
   }
   // What the rows of the other side are multiplied by: P, or dS. With `doubt`, also how far each may be off, to first order, where
@@ -166,37 +170,33 @@ struct Row {
   std::vector<T> factors(double cut = 0, std::vector<double>* doubt = nullptr) const {
     std::vector<T> S = of_query() ? products<T>(queries.Q, K) : products<T>(K, queries.Q), dP;
     if (of != Gradient::dV) dP = of_query() ? products<T>(queries.dO, V) : products<T>(V, queries.dO);
-    for (size_t j = 0; j < S.size(); ++j) {
-      const int64_t other = others.first + static_cast<int64_t>(j), query = of_query() ? row : other,
-                    key = of_query() ? other : row;
-      const T P = std::exp(S[j] * static_cast<T>(spec.scale()) - static_cast<T>(queries.LSE[query]));
-      S[j] = of == Gradient::dV ? P : P * (dP[j] - std::get<std::vector<T>>(queries.D)[query]);
-      if (!doubt) continue;
-      const double of_S = cut * queries.Q.length[query] * K.length[key] * spec.scale(),
-                   of_dP = of == Gradient::dV ? 0 : cut * queries.dO.length[query] * V.length[key];
-      doubt->push_back(std::abs(S[j]) * of_S + P * of_dP);
+    size_t j = 0;
+    for (const Keys& run : others) {
+      for (int64_t other = run.first; other < run.last; ++other, ++j) {
+        const int64_t query = of_query() ? row : other, key = of_query() ? other : row;
+        const T P = std::exp(S[j] * static_cast<T>(spec.scale()) - static_cast<T>(queries.LSE[query]));
+        S[j] = of == Gradient::dV ? P : P * (dP[j] - std::get<std::vector<T>>(queries.D)[query]);
+        if (!doubt) continue;
+        const double of_S = cut * queries.Q.length[query] * K.length[key] * spec.scale(),
+                     of_dP = of == Gradient::dV ? 0 : cut * queries.dO.length[query] * V.length[key];
+        doubt->push_back(std::abs(S[j]) * of_S + P * of_dP);
+      }
     }
     return S;
   }
+  // add(factors, rows) of each run of the other side.
+  template <class T, class Add>
+  void for_each_run(std::span<const T> factors, const Add& add) const {
+    for (const Keys& run : others) {
+      add(factors.first(static_cast<size_t>(run.size())), &summed().rows[run.first * summed().d]);
+      factors = factors.subspan(static_cast<size_t>(run.size()));
+    }
+  }
   template <class T>
   void add_to(std::span<T> sum, std::span<const T> factors) const {
-    add_product(sum, factors, &summed().rows[others.first * summed().d], summed().d);
+    for_each_run(factors, [&](auto some, const float* rows) { add_product(sum, some, rows, summed().d); });
   }
 };
-
-// The queries of a sequence that see a key: those in a row, for each one sees no keys before the first of the one before.
-Keys queries_of(const Spec& spec, int64_t sequence, int64_t key) {
-  const int64_t queries = spec.lens_q.count > 0 ? spec.lens_q.of[sequence] : spec.n;
-  const auto sees = [&](int64_t query) {
-    const Keys seen = visible_keys(spec, sequence, query);
-    return seen.first <= key && key < seen.last;
-  };
-  Keys range;
-  while (range.first < queries && !sees(range.first)) ++range.first;
-  range.last = range.first;
-  while (range.last < queries && sees(range.last)) ++range.last;
-  return range;
-}
 
 // Errors of plain gradients: P and dS rounded to the types of their products, sums in f32. Row tolerances: the difference dP - D
 // may vanish, and what f32 cuts off from its parts then stays. Sums of d products in another order are off by 2^-23 of the lengths
@@ -247,7 +247,7 @@ Reference make_gradients(const Spec& spec, const Tensors& inputs, const Cells& c
         Errors& part = parts[static_cast<size_t>(first / ROWS_AT_A_TIME)];
         for (int64_t i = begin + first; i < begin + last; ++i) {
           const Cell cell = answer.cells[i];
-          const Keys others = (of == Gradient::dQ ? visible_keys : queries_of)(spec, sequence, cell.row);
+          const KeyRuns others = (of == Gradient::dQ ? runs_of_keys : runs_of_queries)(spec, sequence, cell.row);
           const std::span exact(&answer.values[i * d], static_cast<size_t>(d));
           std::vector<float> plain(d);
           std::vector<double> doubts(d);
@@ -261,7 +261,9 @@ Reference make_gradients(const Spec& spec, const Tensors& inputs, const Cells& c
             std::vector<float> rough = row.factors<float>();
             info(row.rounded_to()).round(rough);
             row.add_to<float>(plain, rough);
-            add_magnitudes(doubts, doubt, &row.summed().rows[others.first * d], d, on_tensor_cores ? 1 : 2);
+            row.for_each_run<double>(doubt, [&](auto some, const float* rows) {
+              add_magnitudes(doubts, some, rows, d, on_tensor_cores ? 1 : 2);
+            });
           }
           for (int64_t c = 0; c < d; ++c) {
             exact[c] *= factor;

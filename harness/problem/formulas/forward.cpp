@@ -86,8 +86,7 @@ double flops_by_convention(const Spec& spec) {
   for (int64_t sequence = 0; sequence < spec.batch; ++sequence) {
     const int64_t queries = spec.lens_q.count > 0 ? spec.lens_q.of[sequence] : spec.n;
     for (int64_t query = 0; query < queries; ++query) {
-      const Keys keys = visible_keys(spec, sequence, query);
-      seen += static_cast<double>(keys.last - keys.first);
+      for_each_run_of_keys(spec, sequence, query, [&](const Keys& run) { seen += static_cast<double>(run.size()); });
     }
   }
   return 4.0 * seen * spec.heads * spec.d;
