@@ -1,6 +1,7 @@
 #include "harness/verify/trials.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
 #include <map>
@@ -8,9 +9,13 @@
 #include <random>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "harness/problem/formula.hpp"
 #include "harness/problem/shapes.hpp"
+#include "harness/problem/spec.hpp"
 
 #ifndef LADDER_COMMIT
 #define LADDER_COMMIT "none"
@@ -114,7 +119,6 @@ Shape with_columns(const Variant& variant, Shape shape, int d) {
 // Rows so far apart that the number of an element in a head leaves 31 bits, of V's 32, from the second tile of queries or of keys on:
 // little work, in memory that is mostly not there. Keys are seen from the second tile on.
 std::optional<Trial> far_rows(const Variant& variant, const Shape& usual, uint64_t seed) {
-  if (!variant.takes(STRIDES)) return std::nullopt;
   constexpr int64_t FAR = int64_t{1} << 31;
   constexpr int SHORTEST = 32, MORE = 34;  // of a tile; rows behind one
   const auto [fewer, longer] = std::minmax({std::max(SHORTEST, variant.tile.br), std::max(SHORTEST, variant.tile.bc)});
@@ -254,16 +258,6 @@ Trial by_sequences(const Variant& variant, Trial trial) {
   return trial;
 }
 
-// A few multiprocessors deal out heads of which the first surprises whoever has not looked at its scores, and no other one does.
-Trial one_surprise(const Variant& variant, const Shape& shape, uint64_t seed) {
-  constexpr size_t HEADS = 6;
-  Trial trial = few_tiles(variant, shape, seed, 2, HEADS);
-  trial.kinds.assign(HEADS, InputKind::normal);
-  trial.kinds.front() = InputKind::sinks35;
-  trial.multiprocessors = 2;
-  return trial;
-}
-
 // Each head surprises, in the middle of its walk, and not at its end.
 Trial each_surprises(const Variant& variant, const Shape& shape, uint64_t seed) {
   Trial trial = few_tiles(variant, shape, seed, 3, 4);
@@ -272,18 +266,10 @@ Trial each_surprises(const Variant& variant, const Shape& shape, uint64_t seed) 
   return by_sequences(variant, trial);
 }
 
-// What nearly all queries like best is the first key.
-std::optional<Trial> first_key(const Variant& variant, const Shape& shape, uint64_t seed) {
-  if (!variant.from_first_key) return std::nullopt;
-  Trial trial = few_tiles(variant, shape, seed, 4, 2);
-  trial.kinds = {InputKind::sinks35};
-  return trial;
-}
-
 // Nobody wants the log-sum-exps, as in a model that is not trained; nor where there is no key. And where there is none, in several
 // sequences, somebody does.
 std::vector<Trial> without_lse(const Variant& variant, const Shape& shape, uint64_t seed) {
-  if (!variant.writes_lse || !variant.takes(STRIDES)) return {};
+  if (!variant.writes_lse) return {};
   Trial trial = few_tiles(variant, shape, seed, 2, 2);
   trial.ends_only = trial.leaves_out = true;
   Trial no_keys = without_keys(trial);
@@ -296,39 +282,8 @@ std::vector<Trial> without_lse(const Variant& variant, const Shape& shape, uint6
   return {trial, no_keys, wanted};
 }
 
-// Each query's one key comes late or early, above the others by more than f32 has exponentials of, and all scores stay below a quarter
-// of their cap.
-std::optional<Trial> far_below_cap(const Variant& variant, const Shape& shape, uint64_t seed) {
-  if (!variant.takes(SOFTCAP)) return std::nullopt;
-  Trial trial = few_tiles(variant, shape, seed, 4, 1);
-  trial.shape.softcap = 1000;
-  trial.shape.softmax_scale = 3 * trial.shape.scale();
-  trial.kinds = {InputKind::one_hot};
-  return trial;
-}
-
-// The largest score of a tile is anything from a quarter of its cap to a half: up to some part of it a kernel may take another way.
-std::optional<Trial> parts_of_cap(const Variant& variant, const Shape& shape, uint64_t seed) {
-  if (!variant.takes(SOFTCAP)) return std::nullopt;
-  Trial trial = few_tiles(variant, shape, seed, 1, 8);
-  trial.shape.softcap = 40;
-  trial.kinds = {InputKind::sinks};
-  return trial;
-}
-
-// A few keys are far beyond what others' scores are beside their cap: what a kernel does for them, it does in their tiles. In another head
-// all are, on the negative side.
-std::optional<Trial> far_keys(const Variant& variant, const Shape& usual, uint64_t seed) {
-  if (!variant.takes(SOFTCAP) || !variant.takes(CROSS)) return std::nullopt;
-  Shape shape = with_heads(usual, 1, 2);
-  shape.n = 128, shape.n_k = 2048;
-  shape.softcap = 50;
-  return Trial{.shape = shape, .kinds = {InputKind::giant_keys, InputKind::negative_rows}, .seed = seed};
-}
-
 // All scores of a head are about minus the cap: who takes a shorter way for small ones must not forget the sign.
 std::optional<Trial> about_minus_cap(const Variant& variant, const Shape& shape, uint64_t seed) {
-  if (!variant.takes(SOFTCAP)) return std::nullopt;
   Trial trial = few_tiles(variant, shape, seed, 4, 1);
   trial.shape.softcap = 12 * std::sqrt(static_cast<float>(shape.d));
   trial.kinds = {InputKind::negative_rows};
@@ -338,7 +293,7 @@ std::optional<Trial> about_minus_cap(const Variant& variant, const Shape& shape,
 
 // More tiles of queries than a warp has lanes, an awkward number that the commit draws, in two heads, and of keys a tile at most.
 std::optional<Trial> many_queries(const Variant& variant, const Shape& usual, uint64_t seed) {
-  if (!variant.takes(TAILS) || !variant.takes(CROSS) || !has_tensor_cores(variant, usual)) return std::nullopt;
+  if (!has_tensor_cores(variant, usual)) return std::nullopt;
   std::mt19937_64 random = of_commit(seed);
   const auto below = [&](int count) { return static_cast<int>(random() % static_cast<uint64_t>(count)); };
   Shape shape = with_heads(usual, 1, 2);
@@ -457,9 +412,8 @@ std::optional<Trial> far_workspace(const Variant& variant, const Shape& usual, u
 }
 
 // A few rows in each of more sequences than a block has threads.
-std::optional<Trial> many_sequences(const Variant& variant, const Shape& usual, uint64_t seed) {
+std::optional<Trial> many_sequences(const Variant&, const Shape& usual, uint64_t seed) {
   constexpr int SEQUENCES = 1100;
-  if (!variant.takes(VARLEN) || !variant.takes(TAILS)) return std::nullopt;
   Shape shape = with_heads(usual, 3, 1);
   shape.n = 3;
   shape.alibi = shape.sink = false;
@@ -493,8 +447,7 @@ std::optional<Trial> whole_head(const Variant& variant, const Shape& usual, uint
 
 // More rows of queries and of keys than 16 bits can number, in sequences one behind the other: few keys where there are many
 // queries, and the other way round.
-std::optional<Trial> far_lengths(const Variant& variant, const Shape& usual, uint64_t seed) {
-  if (!variant.takes(VARLEN) || !variant.takes(TAILS)) return std::nullopt;
+std::optional<Trial> far_lengths(const Variant&, const Shape& usual, uint64_t seed) {
   constexpr int LONG = 65536 / (Lengths::MOST / 2) + 29;
   Shape shape = with_heads(usual, Lengths::MOST, 1);
   shape.n = shape.n_k = LONG;
@@ -537,7 +490,7 @@ std::vector<Trial> fewer_columns(const Variant& variant, const Shape& usual, uin
 // hides the last tile from the first queries.
 std::vector<Trial> few_beside_many(const Variant& variant, const Shape& usual, uint64_t seed) {
   std::vector<Trial> trials;
-  if (!variant.few_queries || !variant.takes(CROSS) || !variant.takes(TAILS)) return trials;
+  if (!variant.few_queries) return trials;
   Shape shape = with_heads(usual, 1, 2);
   if (variant.takes(GROUPED)) shape.kv_heads = 1;
   shape.n_k = 3 * variant.tile.bc + 10;
@@ -546,15 +499,6 @@ std::vector<Trial> few_beside_many(const Variant& variant, const Shape& usual, u
   shape.n = 3, shape.left = 20, shape.right = 0;
   if (variant.takes(WINDOW)) trials.push_back({.shape = shape, .seed = seed + 17});
   return trials;
-}
-
-// Of each function that makes a trial for the variant, where it takes such a problem.
-using MakeTrial = std::optional<Trial>(const Variant& variant, const Shape& shape, uint64_t seed);
-void add_where_taken(std::vector<Trial>& trials, std::initializer_list<MakeTrial*> functions, const Variant& variant,
-                     const Shape& shape, uint64_t seed) {
-  for (MakeTrial* const make : functions) {
-    if (auto trial = make(variant, shape, seed)) trials.push_back(std::move(*trial));
-  }
 }
 
 // The problems of the formula's own that the variant takes, each with an input set for each head of its keys.
@@ -607,7 +551,6 @@ std::vector<InputKind> unlike(std::span<const InputKind> kinds) {
 
 // A problem of a variant that takes any lengths of both sides, with some of all else that it takes: drawn by the commit.
 std::optional<Trial> drawn_problem(const Variant& variant, const Shape& usual, uint64_t seed) {
-  if (!variant.takes(TAILS) || !variant.takes(CROSS)) return std::nullopt;
   std::mt19937_64 random = of_commit(seed);
   const auto below = [&](int count) { return static_cast<int>(random() % static_cast<uint64_t>(count)); };
   const auto draws = [&](Feature feature) { return variant.takes(feature) && below(2) == 1; };
@@ -709,12 +652,6 @@ std::vector<Trial> other_formula_trials(const Variant& variant, const Shape& sha
     if (!is_bf16) trials.emplace_back(two).exponents = {{"dO", 5}};
     if (!causal) trials.push_back(other_problem(variant, of, choice.seed, FAR_HEADS, 3));
   }
-  if (choice.quick) return trials;
-  std::ranges::copy(formula_trials(variant, shape, choice.seed), std::back_inserter(trials));
-  std::ranges::copy(fewer_columns(variant, shape, choice.seed), std::back_inserter(trials));
-  add_where_taken(trials,
-                  {many_rows, far_rows, far_workspace, many_sequences, many_keys, drawn_problem, largest_of_formula},
-                  variant, shape, choice.seed);
   return trials;
 }
 
@@ -791,6 +728,304 @@ std::vector<Trial> quick_trials(const Variant& variant, const Shape& shape, cons
   return trials;
 }
 
+// ---- the table of all trials ----------------------------------------------------------------------------------------
+
+// What they are made for. Under a mask too, the problem without one says how fast a variant is, and whether its blocks stay and take more
+// than they begin with.
+struct Plan {
+  const Variant& variant;
+  Shape shape;
+  const TrialChoice& choice;
+  bool is_fast = has_tensor_cores(variant, shape);
+  bool stay = depends_on_gpu(variant, few(4, 4).shape, emulator::MULTIPROCESSORS);
+
+  Trial few(int tiles, int heads, int least = 1, int columns = 0) const {
+    return few_tiles(variant, columns > 0 ? with_columns(variant, shape, columns) : shape, choice.seed, tiles, heads,
+                     least);
+  }
+  int far_heads() const { return stay ? MORE_HEADS : FAR_HEADS; }
+  int other_n() const { return takes_any_d(variant) ? 98 : 1; }
+  std::optional<Trial> second() const {
+    return second_round(variant, variant.takes(CAUSAL) ? with_mask(shape) : shape, choice.seed);
+  }
+};
+
+enum When : uint32_t {
+  USUAL = 1,
+  MASKED = 2,     // and under a mask, where the problem has none and the variant takes one
+  OTHER = 4,      // of formulas that are not attention
+  THOROUGH = 8,   // only where somebody asks
+  EACH_MASK = 16  // the same, without a mask and under one
+};
+
+// A trial, or several of one kind: their name, the mistake that they are for, for whom, and the problem, which is either made by a function
+// or of so many tiles and heads, with what the text of a Spec says, inputs, and how it is run.
+struct Row {
+  std::string_view name, mistake;
+  uint32_t when = USUAL, needs = 0;  // features: a variant that lacks one has no such trial
+  bool (*only_if)(const Plan&) = nullptr;
+  std::vector<Trial> (*make)(const Plan&) = nullptr;
+  int tiles = 0, heads = 1;  // 0: as the text says
+  const char* text = "";
+  std::vector<InputKind> kinds = {InputKind::normal};
+  float scale = 1;                     // times the usual one
+  std::array<int, 2> magnitudes = {};  // of Q and of V, as of_magnitude has them
+  uint32_t multiprocessors = emulator::MULTIPROCESSORS;
+  bool ends_only = false, both_builds = false, recorded = false;
+
+  std::vector<Trial> trials(const Plan& plan) const {
+    if (make != nullptr) return make(plan);
+    const Shape shape = parse_spec(text, plan.shape).value();
+    Trial trial{.shape = shape, .seed = plan.choice.seed};
+    if (tiles > 0) trial = few_tiles(plan.variant, shape, plan.choice.seed, tiles, heads);
+    if (scale != 1) trial.shape.softmax_scale = scale * trial.shape.scale();
+    trial.kinds = kinds;
+    if (magnitudes[0] != 0) trial = of_magnitude(trial, magnitudes[0], magnitudes[1]);
+    trial.multiprocessors = multiprocessors;
+    trial.ends_only = ends_only, trial.both_builds = both_builds, trial.recorded = recorded;
+    return {trial};
+  }
+};
+
+std::vector<Trial> listed(std::vector<Trial> trials) {
+  return trials;
+}
+std::vector<Trial> listed(std::optional<Trial> trial) {
+  return trial ? std::vector{*trial} : std::vector<Trial>();
+}
+template <auto MAKE>
+std::vector<Trial> made(const Plan& plan) {
+  return listed(MAKE(plan.variant, plan.shape, plan.choice.seed));
+}
+
+// Three tiles, or two large ones; where a product and its sum are rounded once two, and of sets that are alike one.
+std::vector<Trial> sets(const Plan& plan) {
+  const Variant& variant = plan.variant;
+  const int tile = std::max(1, variant.tile.bc);
+  Shape of = plan.shape;
+  if (!plan.choice.n_given)
+    of.n = plan.is_fast && tile > 64 ? supported_length(variant, of, 2 * tile - 29, 2)
+                                     : supported_length(variant, of, takes_any_d(variant) ? 67 : 102, 3);
+  std::vector<Trial> trials{all_sets(of, plan.choice.seed)};
+  if (!plan.choice.n_given) of.n = supported_length(variant, of, 67, 2);
+  std::vector<InputKind> numbers = unlike(all_input_kinds());
+  std::erase_if(numbers, [](InputKind kind) { return !has_numbers(kind) || kind == InputKind::constant_v; });
+  trials.emplace_back(all_sets(of, plan.choice.seed, numbers)).only_fused = true;
+  return trials;
+}
+
+std::vector<Trial> far_apart(const Plan& plan, int far_heads, int known_heads) {
+  return {other_problem(plan.variant, plan.shape, plan.choice.seed, far_heads, known_heads)};
+}
+
+// Rows whose scores are all negative tell a maximum that begins at 0 from one that begins at a huge negative number.
+std::vector<Trial> subnormals(const Plan& plan) {
+  Trial trial =
+      of_magnitude(plan.few(2, plan.is_fast && !plan.stay ? 3 : 8, plan.other_n(), 70), SUBNORMAL, -4, SUBNORMAL);
+  trial.multiprocessors = 12;
+  trial.both_builds = plan.is_fast;  // or it takes long
+  return {trial};
+}
+
+// Where products are fast, more of them: of every remainder that a loop may leave, one block each.
+std::vector<Trial> remainders(const Plan& plan) {
+  std::vector<std::pair<int, int>> numbers{{4, 48}, {5, 96}, {6, 40}, {8, 24}, {9, 64}, {10, 72}};
+  if (plan.variant.tile.bc > 16) numbers.insert(numbers.end(), {{22, 64}, {24, 64}});
+  if (plan.is_fast) {
+    constexpr int PRIMES[] = {17, 19, 23, 25, 27, 29, 31};
+    numbers.insert(numbers.end(), {{26, 64}, {28, 64}, {30, 64}});
+    numbers.emplace_back(PRIMES[of_commit(plan.choice.seed)() % std::size(PRIMES)], 64);
+  }
+  constexpr InputKind MOVING[] = {InputKind::normal,       InputKind::near_ties, InputKind::rising_weights,
+                                  InputKind::creeping_max, InputKind::peaky,     InputKind::trained};
+  std::vector<Trial> trials;
+  for (const auto& [tiles, columns] : numbers) {
+    if (plan.variant.takes(CAUSAL) && plan.variant.tile.bc > 0 && 4 < tiles && tiles < 9)
+      continue;  // under the mask, below
+    Trial trial = plan.few(tiles, 1, 29 * tiles, columns);
+    trial.ends_only = true;
+    trial.some = plan.is_fast || tiles > 10 ? 1 : 0;
+    // Maxima move from tile to tile in most of them, and one has a scale below 0.002.
+    if (tiles > 8) trial.kinds = {MOVING[tiles % std::size(MOVING)]};
+    trials.push_back(tiles == 4 ? of_magnitude(trial, 8, 0) : trial);
+  }
+  return trials;
+}
+
+Trial sharp(const Plan& plan, int columns, int tiles, int heads, std::vector<InputKind> kinds, uint32_t sms) {
+  Trial trial = plan.few(tiles, heads, 1, columns);
+  trial.shape.softmax_scale = SHARPER * plan.shape.scale();
+  trial.kinds = std::move(kinds);
+  trial.multiprocessors = sms;
+  return trial;
+}
+
+bool deals_out(const Plan& plan) {
+  return plan.second().has_value();
+}
+
+// clang-format off
+using enum InputKind;
+const Row ROWS[] = {
+    {.name = "the problem", .mistake = "anything",
+     .make = [](const Plan& p) -> std::vector<Trial> { return {{.shape = p.shape, .seed = p.choice.seed, .recorded = true}}; }},
+    {.name = "all input sets", .mistake = "a softmax that is right on tame scores alone, or with one rounding more", .make = sets},
+    {.name = "65535 heads", .mistake = "another scale or number of tiles than usual; numbers of 32 bits for elements, of 16 for heads",
+     .make = [](const Plan& p) { return far_apart(p, p.far_heads(), p.is_fast ? 2 : 3); }},
+    {.name = "65535 heads without a key", .mistake = "a row without keys that is not 0", .needs = CROSS,
+     .make = [](const Plan& p) { return std::vector{without_keys(far_apart(p, p.far_heads(), 3).front())}; }},
+    // On more than eight SMs, and no multiple of eight: 132 is none either.
+    {.name = "large queries", .mistake = "a scale below 0.002, or a number that is built in", .tiles = 1, .heads = 3,
+     .magnitudes = {6, 8}, .multiprocessors = H200_MULTIPROCESSORS},
+    {.name = "subnormal numbers", .mistake = "a scale far above 3, subnormals that are 0, a maximum that begins at 0", .make = subnormals},
+    {.name = "zeros", .mistake = "a division by the size of queries or keys",
+     .make = [](const Plan& p) { return std::vector{of_zeros(p.few(1, 1))}; }},
+    {.name = "remainders", .mistake = "loops over tiles, over columns and, in a rung without tiles, over keys that leave a part out",
+     .make = remainders},
+    {.name = "a sharp scale", .mistake = "scores of ten thousand and more",
+     .make = [](const Plan& p) {
+       Trial trial = sharp(p, p.variant.accepts.max_d, 7, 1, {peaky}, 6);
+       trial.ends_only = p.is_fast && !p.stay;
+       return std::vector{trial};
+     }},
+    {.name = "sharp scales in many heads", .mistake = "what one head leaves to the next, and threads that run in another order",
+     .make = [](const Plan& p) {
+       Trial trial = sharp(p, p.variant.accepts.max_d - 1, 1, deals_out(p) ? FEWER_HEADS : MANY_HEADS,
+                           {peaky, negative_rows, normal, not_finite, ties}, 5);
+       trial.schedule = p.choice.seed | 1;
+       return std::vector{trial};
+     }},
+    {.name = "more shares than SMs", .mistake = "a block's second share", .only_if = deals_out,
+     .make = [](const Plan& p) {
+       Trial trial = *p.second();
+       trial.recorded = true;
+       return std::vector{trial};
+     }},
+    // A few multiprocessors deal out heads of which the first surprises whoever has not looked at its scores, and no other one does.
+    {.name = "one surprise", .mistake = "a head that is careful because the one before was, or is not", .only_if = deals_out, .tiles = 2,
+     .heads = 6, .kinds = {sinks35, normal, normal, normal, normal, normal}, .multiprocessors = 2},
+    {.name = "a surprise in each head", .mistake = "a block that goes on to a head that is not the next one", .only_if = deals_out,
+     .make = made<each_surprises>},
+    // As many heads, in pairs, as cannot be dealt out evenly.
+    {.name = "pairs of heads", .mistake = "heads that share keys, dealt out to few SMs", .needs = GROUPED | CAUSAL, .only_if = deals_out,
+     .tiles = 3, .heads = 10, .text = "h=2 kv=1 causal", .multiprocessors = 6},
+    {.name = "no log-sum-exps", .mistake = "outputs that are written, or waited for, though nobody wants them", .needs = STRIDES,
+     .make = made<without_lse>},
+    {.name = "the first key", .mistake = "a walk from the end that meets late what nearly all queries like best",
+     .only_if = [](const Plan& p) { return p.variant.from_first_key; }, .tiles = 4, .heads = 2, .kinds = {sinks35}},
+    {.name = "a long walk", .mistake = "keys that a block's threads, or tiles that 8 bits cannot number; maxima that grow to the last key",
+     .make = made<long_walk>},
+    {.name = "long and wide", .mistake = "heads and lengths as people run them, drawn by the commit",
+     .make = [](const Plan& p) { return std::vector{long_and_wide(p.variant, p.shape, p.choice.seed)}; }},
+    {.name = "as people run", .mistake = "powers of two that are taken for others", .make = made<as_people_run>},
+    {.name = "whose queries", .mistake = "a query that is nobody's, or whose head is another one", .make = made<whose_queries>},
+
+    {.name = "all input sets, masked", .mistake = "a mask that lets a key through, or hides one", .when = MASKED, .make = sets},
+    {.name = "65534 heads, masked", .mistake = "two sequences far apart", .when = MASKED,
+     .make = [](const Plan& p) { return far_apart(p, p.far_heads() - 1, p.is_fast ? 2 : 3); }},
+    {.name = "large queries, masked", .mistake = "a mask of a number that scores reach", .when = MASKED, .tiles = 1, .heads = 3,
+     .magnitudes = {5, 8}},
+    {.name = "two tiles, masked", .mistake = "a variable that nobody has set, on the diagonal", .when = MASKED, .tiles = 2, .heads = 8,
+     .both_builds = true},
+    {.name = "four tiles, masked", .mistake = "columns that no tile divides", .when = MASKED,
+     .make = [](const Plan& p) { return std::vector{p.few(4, 1, p.other_n(), 70)}; }},
+    // Of several heads, work that is dealt out by shares of a head goes on in the middle of one.
+    {.name = "five tiles, masked", .mistake = "work that goes on in the middle of a head", .when = MASKED, .tiles = 5, .heads = 4,
+     .recorded = true},
+    {.name = "six tiles, masked", .mistake = "a remainder of two of the loop over tiles", .when = MASKED, .tiles = 6},
+    {.name = "seven tiles, masked", .mistake = "a remainder of three", .when = MASKED, .tiles = 7},
+    {.name = "eight tiles, masked", .mistake = "no remainder", .when = MASKED, .tiles = 8},
+    {.name = "nine tiles, masked", .mistake = "maxima that move from tile to tile", .when = MASKED, .tiles = 9, .kinds = {peaky}},
+    {.name = "long and wide, masked", .mistake = "heads and lengths as people run them, drawn by the commit", .when = MASKED,
+     .make = [](const Plan& p) {
+       return std::vector{long_and_wide(p.variant, p.shape, p.choice.seed + 1, WIDE_ROWS / 2)};
+     }},
+    {.name = "a long walk, masked", .mistake = "a mask far from the first tile", .when = MASKED, .make = made<long_walk>},
+    {.name = "24 tiles, masked", .mistake = "the first and the last of many tiles of queries", .when = MASKED, .tiles = 24, .ends_only = true},
+    {.name = "as people run, masked", .mistake = "powers of two that are taken for others", .when = MASKED, .make = made<as_people_run>},
+    {.name = "whose queries, masked", .mistake = "a query that is nobody's, or whose head is another one", .when = MASKED,
+     .make = made<whose_queries>},
+
+    {.name = "the largest scores", .mistake = "a maximum that was rounded and a product that was not",
+     .make = [](const Plan& p) { return largest_scores(p.variant, p.shape, p.choice.seed, p.choice.any_scores); }},
+    {.name = "the formula's own", .mistake = "each feature by itself, and all at once", .when = USUAL | OTHER, .make = made<formula_trials>},
+    {.name = "fewer columns", .mistake = "columns behind a row that are nobody's", .when = USUAL | OTHER, .make = made<fewer_columns>},
+    {.name = "few queries beside many keys", .mistake = "shares of keys that nobody sees", .needs = CROSS | TAILS, .make = made<few_beside_many>},
+    {.name = "many rows", .mistake = "a grid that cannot be launched", .when = USUAL | OTHER, .make = made<many_rows>},
+    {.name = "rows far apart", .mistake = "elements of a head in 31 bits", .when = USUAL | OTHER, .needs = STRIDES, .make = made<far_rows>},
+    {.name = "a workspace far away", .mistake = "elements of the workspace in 32 bits", .when = USUAL | OTHER, .make = made<far_workspace>},
+    {.name = "1100 sequences", .mistake = "a thread for each sequence", .when = USUAL | OTHER, .needs = VARLEN | TAILS,
+     .make = made<many_sequences>},
+    {.name = "few columns of many rows", .mistake = "one column, and queries that gridDim.y cannot number", .make = made<thin>},
+    // Each query's one key comes late or early, above the others by more than f32 has exponentials of, and all stay below a quarter of
+    // their cap.
+    {.name = "far below the cap", .mistake = "a cap that stands for a maximum", .needs = SOFTCAP, .tiles = 4, .text = "softcap=1000",
+     .kinds = {one_hot}, .scale = 3},
+    // The largest score of a tile is anything from a quarter of its cap to a half.
+    {.name = "parts of the cap", .mistake = "up to some part of the cap another way", .needs = SOFTCAP, .tiles = 1, .heads = 8,
+     .text = "softcap=40", .kinds = {sinks}},
+    // A few keys are far beyond what others' scores are beside their cap. In another head all are, on the negative side.
+    {.name = "keys far beyond the cap", .mistake = "what a kernel does for such keys, done in other tiles", .needs = SOFTCAP | CROSS,
+     .text = "b=1 h=2 nq=128 nk=2048 softcap=50", .kinds = {giant_keys, negative_rows}},
+    {.name = "about minus the cap", .mistake = "a shorter way for small scores that forgets the sign", .needs = SOFTCAP,
+     .make = made<about_minus_cap>},
+    {.name = "many queries", .mistake = "more tiles than a warp has lanes, a division by a reciprocal", .needs = TAILS | CROSS,
+     .make = made<many_queries>},
+    {.name = "many keys", .mistake = "the same of a pass whose blocks own keys", .when = OTHER, .needs = TAILS | CROSS, .make = made<many_keys>},
+    {.name = "drawn", .mistake = "a problem that somebody expects: the commit draws another one", .when = USUAL | OTHER,
+     .needs = TAILS | CROSS, .make = made<drawn_problem>},
+    {.name = "drawn again", .mistake = "the same", .needs = TAILS | CROSS,
+     .make = [](const Plan& p) { return listed(drawn_problem(p.variant, p.shape, p.choice.seed + 1)); }},
+    {.name = "the formula's largest scores", .mistake = "a maximum that was rounded and a product that was not", .when = OTHER,
+     .make = made<largest_of_formula>},
+
+    {.name = "random", .mistake = "what nobody has thought of", .when = THOROUGH, .make = made<random_trials>},
+    {.name = "more drawn", .mistake = "the same, of all that a variant takes", .when = THOROUGH, .needs = TAILS | CROSS,
+     .make = [](const Plan& p) {
+       std::vector<Trial> trials;
+       for (uint64_t i = 2; i < 2 + RANDOM_TRIALS; ++i)
+         std::ranges::move(listed(drawn_problem(p.variant, p.shape, p.choice.seed + i)), std::back_inserter(trials));
+       return trials;
+     }},
+    {.name = "a far walk", .mistake = "keys in 16 bits, tiles in 8, scores in 32", .when = EACH_MASK, .make = made<far_walk>},
+    {.name = "longer and wider", .mistake = "heads and lengths as people run them, drawn by the commit", .when = EACH_MASK,
+     .make = [](const Plan& p) {
+       return std::vector{long_and_wide(p.variant, p.shape, p.choice.seed + 2, 4 * WIDE_ROWS)};
+     }},
+    {.name = "a whole head", .mistake = "one query of many thousands", .when = EACH_MASK, .make = made<whole_head>},
+    {.name = "far lengths", .mistake = "rows of all sequences in 16 bits", .when = THOROUGH, .needs = VARLEN | TAILS,
+     .make = made<far_lengths>},
+    {.name = "many rounds", .mistake = "rounds of a block in 8 bits", .when = THOROUGH, .make = made<many_rounds>},
+};
+// clang-format on
+
+// visit(row, its trials, or some of them), of all but the quick ones.
+template <class Visit>
+void for_each_row(const Variant& variant, const Shape& shape, const TrialChoice& choice, const Visit& visit) {
+  const Plan plan{variant, shape, choice};
+  Plan masked = plan;
+  masked.shape.causal = true;
+  const auto of = [&](const Row& row, uint32_t when, const Plan& own) {
+    const bool is_asked = (row.when & when) != 0 && (variant.accepts.features & row.needs) == row.needs;
+    if (!is_asked || (row.only_if != nullptr && !row.only_if(own))) return;
+    std::vector<Trial> trials = row.trials(own);
+    for (Trial& trial : trials) {
+      if ((when & (THOROUGH | EACH_MASK)) != 0) trial.schedule = trial.seed | 1;
+    }
+    visit(row, std::move(trials));
+  };
+  const bool is_attention = formula_of(shape).is_attention, both_masks = variant.takes(CAUSAL) && !shape.causal;
+  for (const Row& row : ROWS) {
+    of(row, is_attention ? USUAL : OTHER, plan);
+    if (is_attention && both_masks) of(row, MASKED, masked);
+  }
+  if (!choice.thorough || !is_attention) return;
+  for (const Row& row : ROWS) {
+    of(row, THOROUGH | EACH_MASK, plan);
+    if (both_masks) of(row, EACH_MASK, masked);
+  }
+}
+
 }  // namespace
 
 int supported_length(const Variant& variant, Shape shape, int least, int tiles) {
@@ -808,138 +1043,23 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
     trials.push_back({.shape = shape, .kinds = {kind}, .seed = choice.seed, .both_builds = trials.empty()});
   }
   if (!trials.empty()) return trials;
-  if (!formula_of(shape).is_attention) return other_formula_trials(variant, shape, choice);
-  if (choice.quick) return quick_trials(variant, shape, choice);
+  const bool is_attention = formula_of(shape).is_attention;
+  if (is_attention && choice.quick) return quick_trials(variant, shape, choice);
+  if (!is_attention) trials = other_formula_trials(variant, shape, choice);
+  if (choice.quick) return trials;
 
-  const auto few = [&](const Shape& of, int tiles, int heads, int least = 1) {
-    return few_tiles(variant, of, choice.seed, tiles, heads, least);
-  };
-  const Shape other_d = with_columns(variant, shape, 70);
-  const int other_n = takes_any_d(variant) ? 98 : 1;
-
-  trials.push_back({.shape = shape, .seed = choice.seed, .recorded = true});
-  const bool is_fast = has_tensor_cores(variant, shape);
-  // Three tiles, or two large ones; where a product and its sum are rounded once two, and of sets that are alike one.
-  const int tile = std::max(1, variant.tile.bc);
-  const auto sets = [&](Shape of) {
-    if (!choice.n_given)
-      of.n = is_fast && tile > 64 ? supported_length(variant, of, 2 * tile - 29, 2)
-                                  : supported_length(variant, of, takes_any_d(variant) ? 67 : 102, 3);
-    trials.push_back(all_sets(of, choice.seed));
-    if (!choice.n_given) of.n = supported_length(variant, of, 67, 2);
-    std::vector<InputKind> numbers = unlike(all_input_kinds());
-    std::erase_if(numbers, [](InputKind kind) { return !has_numbers(kind) || kind == InputKind::constant_v; });
-    trials.emplace_back(all_sets(of, choice.seed, numbers)).only_fused = true;
-  };
-  sets(shape);
-
-  const bool stay = depends_on_gpu(variant, few(shape, 4, 4).shape, emulator::MULTIPROCESSORS);
-  const int far_heads = stay ? MORE_HEADS : FAR_HEADS;
-  trials.push_back(other_problem(variant, shape, choice.seed, far_heads, is_fast ? 2 : 3));
-  if (variant.takes(CROSS)) trials.push_back(without_keys(other_problem(variant, shape, choice.seed, far_heads, 3)));
-  // A scale below 0.002, and one far above 3 on more than eight SMs, and no multiple of eight: 132 is none either.
-  trials.emplace_back(of_magnitude(few(shape, 1, 3), 6, 8)).multiprocessors = H200_MULTIPROCESSORS;
-  Trial& subnormal =
-      trials.emplace_back(of_magnitude(few(other_d, 2, is_fast && !stay ? 3 : 8, other_n), SUBNORMAL, -4, SUBNORMAL));
-  subnormal.multiprocessors = 12;
-  // Rows whose scores are all negative tell a maximum that begins at 0 from one that begins at a huge negative number.
-  subnormal.both_builds = has_tensor_cores(variant, shape);  // or it takes long
-  trials.push_back(of_zeros(few(shape, 1, 1)));
-  // Remainders of loops over tiles, over columns and, in a rung without tiles, over keys.
-  // Where products are fast, more of them: of every remainder that a loop may leave, one block each.
-  std::vector<std::pair<int, int>> numbers{{4, 48}, {5, 96}, {6, 40}, {8, 24}, {9, 64}, {10, 72}};
-  if (variant.tile.bc > 16) numbers.insert(numbers.end(), {{22, 64}, {24, 64}});
-  if (is_fast) {
-    constexpr int PRIMES[] = {17, 19, 23, 25, 27, 29, 31};
-    numbers.insert(numbers.end(), {{26, 64}, {28, 64}, {30, 64}});
-    numbers.emplace_back(PRIMES[of_commit(choice.seed)() % std::size(PRIMES)], 64);
-  }
-  constexpr InputKind MOVING[] = {InputKind::normal,       InputKind::near_ties, InputKind::rising_weights,
-                                  InputKind::creeping_max, InputKind::peaky,     InputKind::trained};
-  for (const auto& [tiles, columns] : numbers) {
-    if (variant.takes(CAUSAL) && variant.tile.bc > 0 && 4 < tiles && tiles < 9) continue;  // under the mask, below
-    Trial trial = few(with_columns(variant, shape, columns), tiles, 1, 29 * tiles);
-    trial.ends_only = true;
-    trial.some = is_fast || tiles > 10 ? 1 : 0;
-    // Maxima move from tile to tile in most of them, and one has a scale below 0.002.
-    if (tiles > 8) trial.kinds = {MOVING[tiles % std::size(MOVING)]};
-    trials.push_back(tiles == 4 ? of_magnitude(trial, 8, 0) : trial);
-  }
-  const auto sharp = [&](int columns, int tiles, int heads, std::vector<InputKind> kinds, uint32_t multiprocessors) {
-    Trial& trial = trials.emplace_back(few(with_columns(variant, shape, columns), tiles, heads));
-    trial.shape.softmax_scale = SHARPER * shape.scale();
-    trial.kinds = std::move(kinds);
-    trial.multiprocessors = multiprocessors;
-  };
-  sharp(variant.accepts.max_d, 7, 1, {InputKind::peaky}, 6);
-  trials.back().ends_only = is_fast && !stay;
-  const auto second = second_round(variant, variant.takes(CAUSAL) ? with_mask(shape) : shape, choice.seed);
-  sharp(variant.accepts.max_d - 1, 1, second ? FEWER_HEADS : MANY_HEADS,
-        {InputKind::peaky, InputKind::negative_rows, InputKind::normal, InputKind::not_finite, InputKind::ties}, 5);
-  trials.back().schedule = choice.seed | 1;
-  if (second) {
-    trials.emplace_back(*second).recorded = true;
-    trials.push_back(one_surprise(variant, shape, choice.seed));
-    trials.push_back(each_surprises(variant, shape, choice.seed));
-    if (variant.takes(GROUPED) && variant.takes(CAUSAL)) {  // heads that share keys in pairs, of a few multiprocessors
-      Shape pairs = with_mask(shape);
-      pairs.heads = 2, pairs.kv_heads = 1;
-      trials.emplace_back(few(pairs, 3, 10)).multiprocessors = 6;  // not as many as can be dealt out evenly
-    }
-  }
-  std::ranges::move(without_lse(variant, shape, choice.seed), std::back_inserter(trials));
-  add_where_taken(trials, {first_key}, variant, shape, choice.seed);
-  trials.push_back(long_walk(variant, shape, choice.seed));
-  trials.push_back(long_and_wide(variant, shape, choice.seed));
-  std::ranges::move(as_people_run(variant, shape, choice.seed), std::back_inserter(trials));
-  std::ranges::move(whose_queries(variant, shape, choice.seed), std::back_inserter(trials));
-  if (variant.takes(CAUSAL) && !shape.causal) {
-    const Shape masked = with_mask(shape);
-    sets(masked);
-    trials.push_back(
-        other_problem(variant, masked, choice.seed, far_heads - 1, is_fast ? 2 : 3));  // two sequences far apart
-    trials.push_back(of_magnitude(few(masked, 1, 3), 5, 8));
-    trials.emplace_back(few(masked, 2, 8)).both_builds = true;
-    trials.push_back(few(with_mask(other_d), 4, 1, other_n));
-    // Of several heads, work that is dealt out by shares of a head goes on in the middle of one.
-    for (const int tiles : {5, 6, 7, 8})
-      trials.emplace_back(few(masked, tiles, tiles == 5 ? 4 : 1)).recorded = tiles == 5;
-    trials.emplace_back(few(masked, 9, 1)).kinds = {InputKind::peaky};
-    trials.push_back(long_and_wide(variant, masked, choice.seed + 1, WIDE_ROWS / 2));
-    trials.push_back(long_walk(variant, masked, choice.seed));
-    trials.emplace_back(few(masked, 24, 1)).ends_only = true;
-    std::ranges::move(as_people_run(variant, masked, choice.seed), std::back_inserter(trials));
-    std::ranges::move(whose_queries(variant, masked, choice.seed), std::back_inserter(trials));
-  }
-  std::ranges::move(largest_scores(variant, shape, choice.seed, choice.any_scores), std::back_inserter(trials));
-  std::ranges::move(formula_trials(variant, shape, choice.seed), std::back_inserter(trials));
-  std::ranges::move(fewer_columns(variant, shape, choice.seed), std::back_inserter(trials));
-  std::ranges::move(few_beside_many(variant, shape, choice.seed), std::back_inserter(trials));
-  add_where_taken(trials,
-                  {many_rows, far_rows, far_workspace, many_sequences, thin, far_below_cap, parts_of_cap, far_keys,
-                   about_minus_cap, many_queries},
-                  variant, shape, choice.seed);
-  const auto draw = [&](std::vector<Trial>& into, uint64_t first, uint64_t last) {
-    for (uint64_t i = first; i < last; ++i) add_where_taken(into, {drawn_problem}, variant, shape, choice.seed + i);
-  };
-  draw(trials, 0, 2);
-  if (choice.thorough) {
-    std::vector<Trial> more = random_trials(variant, shape, choice.seed);
-    draw(more, 2, 2 + RANDOM_TRIALS);
-    std::vector<Shape> masks{shape};
-    if (variant.takes(CAUSAL) && !shape.causal) masks.push_back(with_mask(shape));
-    for (const Shape& of : masks) {
-      add_where_taken(more, {far_walk}, variant, of, choice.seed);
-      more.push_back(long_and_wide(variant, of, choice.seed + 2, 4 * WIDE_ROWS));
-      add_where_taken(more, {whole_head}, variant, of, choice.seed);
-    }
-    add_where_taken(more, {far_lengths, many_rounds}, variant, shape, choice.seed);
-    for (Trial& trial : more) {
-      trial.schedule = trial.seed | 1;
-      trials.push_back(std::move(trial));
-    }
-  }
+  for_each_row(variant, shape, choice,
+               [&](const Row&, std::vector<Trial> of_row) { std::ranges::move(of_row, std::back_inserter(trials)); });
   return trials;
+}
+
+std::vector<TrialRow> trial_rows(const Variant& variant, const Shape& shape, const TrialChoice& choice) {
+  std::vector<TrialRow> rows;
+  for (const Row& row : ROWS) rows.push_back({row.name, row.mistake, 0});
+  for_each_row(variant, shape, choice, [&](const Row& row, const std::vector<Trial>& of_row) {
+    rows[static_cast<size_t>(&row - ROWS)].trials += of_row.size();
+  });
+  return rows;
 }
 
 std::vector<Trial> gpu_trials(const Variant& variant, const Shape& shape, const TrialChoice& choice) {

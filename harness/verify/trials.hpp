@@ -2,6 +2,7 @@
 // problem built in, so a check holds a sample of what can differ, and --thorough many random ones.
 #pragma once
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "common/emulator/emulator.hpp"
@@ -56,6 +57,13 @@ struct TrialChoice {
 // of a block that stays, and random ones, of other seeds, lengths, batches, heads, head dimensions, masks, scales and orders of
 // threads. Every trial's shape is one that the variant supports.
 std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, const TrialChoice& choice);
+
+// The table that these come from, but for the quick ones: each row's name, the mistake that it is for, and how many trials it makes here.
+struct TrialRow {
+  std::string_view name, mistake;
+  size_t trials = 0;
+};
+std::vector<TrialRow> trial_rows(const Variant& variant, const Shape& shape, const TrialChoice& choice);
 
 // On the GPU the same without builds, and with fewer of few tiles: one and two, and under a mask five; the long walk is whole
 // there; more than 2^32 elements with `thorough` only.

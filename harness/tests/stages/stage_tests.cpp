@@ -20,6 +20,7 @@
 #include "harness/verify/check.hpp"
 #include "harness/verify/properties.hpp"
 #include "harness/verify/record.hpp"
+#include "harness/verify/trials.hpp"
 
 using namespace ladder;
 using namespace ladder::claims;
@@ -303,6 +304,24 @@ TEST_CASE("rungs of another problem than the first one's stand behind all of its
     return rung.variants.front().accepts.formula != rungs().front().variants.front().accepts.formula;
   };
   CHECK(std::ranges::is_partitioned(rungs(), std::not_fn(other)));
+}
+
+TEST_CASE("every row of the table of trials is one of a stage's, by a name of its own", "[ladder]") {
+  std::vector<TrialRow> all;
+  for (const Rung& rung : rungs()) {
+    for (const Variant& variant : rung.variants) {
+      const std::vector<TrialRow> rows =
+          trial_rows(variant, fitted(variant.accepts, EMULATOR_SHAPE), {.thorough = true});
+      all.resize(rows.size());
+      for (size_t i = 0; i < rows.size(); ++i) all[i] = {rows[i].name, rows[i].mistake, all[i].trials + rows[i].trials};
+    }
+  }
+  std::set<std::string_view> names;
+  for (const TrialRow& row : all) {
+    INFO(row.name << ", for " << row.mistake);
+    CHECK(row.trials > 0);
+    CHECK(names.insert(row.name).second);
+  }
 }
 
 TEST_CASE("a stage that multiplies by wgmma says that newer GPUs have not got it", "[ladder]") {
