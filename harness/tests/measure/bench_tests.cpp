@@ -1,5 +1,6 @@
 // From simulated timings to the table: pairing, ceilings, ablations, and what is said without a GPU.
 #include "harness/problem/formula.hpp"
+#include "harness/problem/spec.hpp"
 #include "harness/verbs/bench.hpp"
 
 #include <fmt/format.h>
@@ -191,6 +192,12 @@ TEST_CASE("a stage is bound by the loop of what it is predicted to execute") {
   CHECK(own_work(variant, HEADLINE).loop == "mma_sync");
   variant.predict = [](const Shape&) { return Counts{.wgmma = 8}; };
   CHECK(own_work(variant, HEADLINE).loop == "wgmma");
+  // One query for each of 64 sequences of 8192 keys: K and V, each once, 2 bytes an element; and queries and outputs.
+  const Spec decoding = parse_spec("b=64 h=32 kv=8 nq=1 nk=8192 d=128 bf16").value();
+  CHECK(own_work(variant, decoding).loop == "dram_read");
+  CHECK(own_work(variant, decoding).work == 2.0 * 2 * 64 * 8 * 8192 * 128 + 2.0 * 2 * 64 * 32 * 128);
+  CHECK(own_work(variant, parse_spec("b=2 h=32 kv=8 nq=1 nk=8192 d=128 bf16").value()).loop == "wgmma");  // in L2
+  CHECK(own_work(variant, parse_spec("b=64 h=32 kv=8 nq=64 nk=8192 d=128 bf16").value()).loop == "wgmma");
 }
 
 TEST_CASE("a row of reads is bound by the loop that reads, and a product's loop is no bound of it") {
