@@ -287,7 +287,7 @@ told::Registration::Registration(const told::Rung& rung, Build build) {
                               .workspace_bytes = variant.workspace_bytes,
                               .stores_scores = variant.stores_scores,
                               .from_first_key = variant.from_first_key,
-                              .few_queries = variant.few_queries,
+                              .few_rows = variant.few_rows,
                               .same_bits = variant.same_bits,
                               .largest_score = largest_score_of(variant)});
   }

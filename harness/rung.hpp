@@ -73,7 +73,7 @@ struct Variant {
   uint64_t (*workspace_bytes)(const Shape&) = nullptr;
   bool stores_scores = false;
   bool from_first_key = false;
-  bool few_queries = false;
+  int few_rows = 0;
   bool same_bits = false;
   float largest_score = 0;
 

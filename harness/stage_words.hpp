@@ -271,8 +271,8 @@ struct Variant {
   uint64_t (*workspace_bytes)(const Shape&) = nullptr;  // AttentionParams::workspace; null: it needs none
   bool stores_scores = false;                           // what that holds is all n^2 scores
   bool from_first_key = false;                          // of all that a query sees: what lies there surprises nobody
-  bool few_queries = false;  // made for as many rows, of all heads that share keys, as a tile has
-  bool same_bits = false;    // of two runs, to the last, though blocks add to the same sums
+  int few_rows = 0;        // made for so many queries at most, of all heads that share keys together; 0: for many
+  bool same_bits = false;  // of two runs, to the last, though blocks add to the same sums
   // Of a score on either side of zero, in log2 units (score * log2(e)); 0: as large as f32 has them. 05_exp2f says why there is an end.
   float largest_score = 0;
 };

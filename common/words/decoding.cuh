@@ -8,7 +8,7 @@
 namespace decoding {
 namespace {
 
-using forward::LOG2E;
+using forward::LOG2E, forward::Softmax;
 using Seen = forward::Seen<forward::Mask::window>;  // without a window its sides are as long as the rows
 
 constexpr int PANEL_ROW_BYTES = 128;  // 64 columns, the most that the engine swizzles
@@ -82,9 +82,9 @@ struct Part {
 
 // d01_packed, and of several shares d02_split. What a share has found, to O and LSE, or to the workspace. A lane has
 // two columns of eight. A row that sees no key is 0, whatever V holds; a share's sum and its O are 0 then.
-template <class C, class Softmax, int TILES>
+template <class C, class Found, int TILES>
 __device__ __forceinline__ void store_rows(const ModelParams& p, const Rows& rows, int sequence, int share, int shares,
-                                           const int (&lane_row)[2], const int (&query)[2], const Softmax& softmax,
+                                           const int (&lane_row)[2], const int (&query)[2], const Found& softmax,
                                            const float (&O_frag)[TILES][4] LADDER_SITE_PARAMETER) {
   using T = typename C::Element;
   const uint32_t lane = threadIdx.x % 32;
@@ -120,10 +120,10 @@ __device__ __forceinline__ void store_rows(const ModelParams& p, const Rows& row
   }
 }
 
-// d02_split. JOIN  A row of O from what the shares know of it: weights that are relative to a share's maximum become
-// relative to the largest. Each warp takes every fourth share, a lane four columns; then a thread takes a column of the
-// four. Grid (n_q, heads, batch).
-constexpr int JOIN_WARPS = 4;
+// d02_split, and with more warps and EARLY d05_dependent. JOIN  A row of O from what the shares know of it: weights
+// that are relative to a share's maximum become relative to the largest. Each warp takes a share of every WARPS, a lane
+// four columns; then a thread takes a column of what the warps have. Grid (n_q, heads, batch). EARLY: it may begin
+// before the shares have ended.
 struct Factors {
   float mine, its;
 };
@@ -140,17 +140,18 @@ struct Joined {
     return by;
   }
 };
-template <class T, int D>
-__global__ void __launch_bounds__(JOIN_WARPS * 32) join(ModelParams p, int shares) {
+template <class T, int D, int WARPS, bool EARLY>
+__global__ void __launch_bounds__(WARPS * 32) join(ModelParams p, int shares) {
   constexpr int FLOATS = D + 2;
-  static_assert(D == 4 * 32);
+  static_assert(D == 4 * 32 && WARPS * 32 >= D);
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, smem = smem_base();
-  smem_name(smem, JOIN_WARPS * FLOATS * 4, "parts", FLOATS * 4);
+  smem_name(smem, WARPS * FLOATS * 4, "parts", FLOATS * 4);
+  if constexpr (EARLY) griddepcontrol_wait();  // safe to read what the shares have written: they are over
   const int64_t row = (int64_t(blockIdx.z) * p.heads + blockIdx.y) * p.n_q + blockIdx.x;
   Joined all;
   float O[4] = {};
 #pragma unroll 4
-  for (int share = warp; share < shares; share += JOIN_WARPS) {
+  for (int share = warp; share < shares; share += WARPS) {
     const Part<D> part(p, share, shares, row);
     const float its_max = ld_global_f32(part.max), its_sum = ld_global_f32(part.sum);
     const uint4 four = ld_global_v4(part.O + lane * 4);
@@ -164,24 +165,234 @@ __global__ void __launch_bounds__(JOIN_WARPS * 32) join(ModelParams p, int share
   if (lane == 0) st_shared_b32(warp_part + D * 4 + 4, __float_as_uint(all.sum));
   __syncthreads();  // safe to read what the other warps have
 
+  if (WARPS * 32 > D && threadIdx.x >= D) return;
   const auto number = [&](int of, int i) { return __uint_as_float(ld_shared_b32(smem + (of * FLOATS + i) * 4)); };
-  Joined four;
+  Joined whole;
   float column = 0;
-  for (int of = 0; of < JOIN_WARPS; ++of) {
-    const Factors by = four.add(number(of, D), number(of, D + 1));
+  for (int of = 0; of < WARPS; ++of) {
+    const Factors by = whole.add(number(of, D), number(of, D + 1));
     column = column * by.mine + number(of, threadIdx.x) * by.its;
   }
   const ForwardParams::Strides& strides = p.O_strides;
   T* const O_row =
       static_cast<T*>(p.O) + blockIdx.z * strides.batch + blockIdx.y * strides.head + blockIdx.x * strides.row;
-  if (int(threadIdx.x) < p.d) st_global_rounded(O_row + threadIdx.x, four.sum != 0 ? column / four.sum : 0.0f);
+  if (int(threadIdx.x) < p.d) st_global_rounded(O_row + threadIdx.x, whole.sum != 0 ? column / whole.sum : 0.0f);
   if (p.LSE != nullptr && threadIdx.x == 0)
-    st_global_f32(p.LSE + row, four.sum != 0 ? four.max / LOG2E + logf(four.sum) : -INFINITY);
+    st_global_f32(p.LSE + row, whole.sum != 0 ? whole.max / LOG2E + logf(whole.sum) : -INFINITY);
 }
 
-template <class T, int D>
+template <class T, int D, int WARPS = 4>
 void start_join(Device& device, const ModelParams& p, int shares) {
-  launch(device, join<T, D>, dim3(p.n_q, p.heads, p.batch), dim3(JOIN_WARPS * 32), JOIN_WARPS * (D + 2) * 4, p, shares);
+  launch(device, join<T, D, WARPS, false>, dim3(p.n_q, p.heads, p.batch), dim3(WARPS * 32), WARPS * (D + 2) * 4, p,
+         shares);
+}
+template <class T, int D, int WARPS>
+void start_join_early(Device& device, const ModelParams& p, int shares) {
+  launch_dependent(device, join<T, D, WARPS, true>, dim3(p.n_q, p.heads, p.batch), dim3(WARPS * 32),
+                   WARPS * (D + 2) * 4, p, shares);
+}
+
+// ---- warps that read keys of their own ------------------------------------------------------------------------------
+
+constexpr int HEAD_DIM = 128, ROW_BYTES = HEAD_DIM * 2, ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 elements
+
+// d04_warps. A warp's tile, and the block's shared memory.
+template <class T, int BR_, int BC_, int WARPS_, int STAGES_, int PER_SM_>
+struct WarpTile {
+  using Element = T;
+  using Wide = WarpTile<T, 32, BC_, WARPS_, STAGES_, PER_SM_>;  // for more rows than 16
+  static constexpr int BR = BR_, BC = BC_, WARPS = WARPS_, STAGES = STAGES_, THREADS = WARPS * 32, PER_SM = PER_SM_;
+  static constexpr int STEP = WARPS * BC;  // keys that a block's warps take at a time, a tile each
+  static constexpr uint32_t TILE_BYTES = BC * ROW_BYTES, STAGE_BYTES = 2 * TILE_BYTES;  // K; and V behind it
+  static constexpr uint32_t SMEM_BYTES = WARPS * STAGES * STAGE_BYTES;
+  // At its end a warp leaves there what it has found: rows of O in f32, which 32 B more keep in different banks, and
+  // the rows' maxima and sums.
+  static constexpr uint32_t PART_ROW_BYTES = HEAD_DIM * 4 + 32, PART_BYTES = BR * (PART_ROW_BYTES + 8);
+  static_assert(WARPS * PART_BYTES <= SMEM_BYTES && BR % 16 == 0 && BC % 16 == 0);
+};
+
+// Byte offset of a chunk within a tile, as in 02_swizzle.
+__device__ __forceinline__ uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
+  return row * ROW_BYTES + (chunk ^ (row % 8)) * 16;
+}
+
+// d04_warps. All that a block of a grid (tiles of rows * shares, kv_heads, batch) does: attention of its rows over its
+// share's keys, to O and LSE, or of several shares to the workspace.
+template <class C>
+__device__ __forceinline__ void attend(const ModelParams& p, int shares LADDER_SITE_PARAMETER) {
+  using T = typename C::Element;
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, STEP = C::STEP;
+  constexpr int M_TILES = BR / 16, QK_N_TILES = BC / 8, QK_K_TILES = HEAD_DIM / 16;
+  constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint32_t smem_K = smem_base() + warp * STAGES * C::STAGE_BYTES, smem_V = smem_K + C::TILE_BYTES;
+  smem_name(smem_base(), C::SMEM_BYTES, "K and V", ROW_BYTES);
+
+  // Steps in which some row of the block sees a key, at least one, and of those this share's.
+  const Rows rows = Rows::of_block<C>(p, shares);
+  const Seen seen(p);
+  const int sequence = blockIdx.z, first_query = rows.query(0), last_query = rows.query(BR - 1);
+  const int first_step = seen.first_of(first_query) / STEP, share = blockIdx.x % shares;
+  const int steps = max((seen.end_of(last_query) + STEP - 1) / STEP - first_step, 1);
+  const int begin = first_step + share * steps / shares, end = first_step + (share + 1) * steps / shares;
+  // From here on the warp has met a key that every row sees, and all see all keys, up to there.
+  const int whole_from = seen.first_of(last_query) + STEP, whole_up_to = seen.end_of(first_query);
+
+  // LOAD  Half a warp copies a row. What is behind the last key, or behind d, is zeros.
+  const int lane_row = lane / ROW_CHUNKS, lane_column = lane % ROW_CHUNKS * 8;
+  const auto source = [&](const void* tensor, const ForwardParams::Strides& strides) {
+    return static_cast<const T*>(tensor) + sequence * strides.batch + blockIdx.y * strides.head + lane_column;
+  };
+  const T *const K = source(p.K, p.K_strides), *const V = source(p.V, p.V_strides);
+  const auto load_tile = [&](uint32_t tile, const T* from, int64_t stride, int first_key) {
+    const uint32_t lane_chunk = tile + chunk_offset(lane_row, lane % ROW_CHUNKS);
+#pragma unroll
+    for (int row = 0; row < BC; row += 2) {
+      const int key = first_key + row + lane_row;
+      cp_async_16((lane_chunk ^ (row % 8 * 16)) + row * ROW_BYTES, from + key * stride,
+                  key < p.n_k && lane_column < p.d ? 16 : 0 LADDER_SITE);
+    }
+  };
+  const auto load = [&](int step) {
+    if (step < end) {
+      const uint32_t stage = (step - begin) % STAGES * C::STAGE_BYTES;
+      const int first_key = step * STEP + warp * BC;
+      load_tile(smem_K + stage, K, p.K_strides.row, first_key);
+      load_tile(smem_V + stage, V, p.V_strides.row, first_key);
+    }
+    cp_async_commit(LADDER_SITE_ALONE);
+  };
+  for (int step = begin; step < begin + STAGES - 1; ++step) load(step);
+
+  // LOAD  Q goes to registers. Two FragmentC side by side are a FragmentA.
+  uint32_t Q_frag[M_TILES][QK_K_TILES][4];
+  int row_of[M_TILES][2], query_of[M_TILES][2];  // [group][half]: a lane has two rows of 16, 8 apart
+#pragma unroll
+  for (int group = 0; group < M_TILES; ++group) {
+    for (int half = 0; half < 2; ++half) {
+      const int row = group * 16 + FragmentC::row(lane, 2 * half), query = rows.query(row);
+      row_of[group][half] = row, query_of[group][half] = query;
+      const T* const Q = static_cast<const T*>(p.Q) + sequence * p.Q_strides.batch + rows.head(row) * p.Q_strides.head +
+                         query * p.Q_strides.row + FragmentC::col(lane, 0);
+      for (int eight = 0; eight < HEAD_DIM / 8; ++eight)
+        Q_frag[group][eight / 2][eight % 2 * 2 + half] =
+            rows.has(row) && eight * 8 < p.d ? ld_global_b32(Q + eight * 8 LADDER_SITE) : 0;
+    }
+  }
+
+  Softmax<T, BC> softmax[M_TILES] = {};
+  for (auto& each : softmax) {
+    each.scale_log2 = p.softmax_scale * LOG2E;
+    each.begin();
+  }
+  float O_frag[M_TILES][PV_N_TILES][4] = {};  // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
+  const uint32_t lane_K = smem_K + chunk_offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+  const uint32_t lane_V = smem_V + chunk_offset(lane % 16, lane / 16);
+
+  for (int step = begin; step < end; ++step) {
+    cp_async_wait<STAGES - 2>(LADDER_SITE_ALONE);  // this lane's part of the tile has landed
+    __syncwarp(LADDER_SITE_ALONE);  // safe to read it: all lanes' parts have; safe to overwrite the one before
+    load(step + STAGES - 1);
+    const uint32_t stage = (step - begin) % STAGES * C::STAGE_BYTES;
+    const int first_key = step * STEP + warp * BC;
+
+    // QK
+    float S_frag[M_TILES][QK_N_TILES][4] = {};
+#pragma unroll
+    for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice) {
+      for (int key_tile = 0; key_tile < QK_N_TILES; key_tile += 2) {
+        uint32_t K_frag[4];
+        ldmatrix_x4(K_frag, ((lane_K + stage) ^ (d_slice * 32)) + key_tile * 8 * ROW_BYTES LADDER_SITE);
+        for (int group = 0; group < M_TILES; ++group) {
+          mma<T>(S_frag[group][key_tile], Q_frag[group][d_slice], K_frag[0], K_frag[1] LADDER_SITE);
+          mma<T>(S_frag[group][key_tile + 1], Q_frag[group][d_slice], K_frag[2], K_frag[3] LADDER_SITE);
+        }
+      }
+    }
+
+    // SOFTMAX  In a masked tile a row may meet its first key.
+    const bool is_masked = first_key < whole_from || first_key + BC > whole_up_to;
+    uint32_t P_frag[M_TILES][PV_K_TILES][4];
+#pragma unroll
+    for (int group = 0; group < M_TILES; ++group) {
+      if (is_masked) hide_unseen(S_frag[group], seen, query_of[group], first_key);
+      softmax[group].weigh(S_frag[group], P_frag[group], step == begin, is_masked LADDER_SITE);
+      if (softmax[group].rescale) scale_rows(O_frag[group], softmax[group].correction);
+    }
+
+    // PV
+#pragma unroll
+    for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice) {
+      for (int column_tile = 0; column_tile < PV_N_TILES; column_tile += 2) {
+        uint32_t V_frag[4];
+        ldmatrix_x4_trans(V_frag, ((lane_V + stage) ^ (column_tile * 16)) + key_slice * 16 * ROW_BYTES LADDER_SITE);
+        for (int group = 0; group < M_TILES; ++group) {
+          mma<T>(O_frag[group][column_tile], P_frag[group][key_slice], V_frag[0], V_frag[1] LADDER_SITE);
+          mma<T>(O_frag[group][column_tile + 1], P_frag[group][key_slice], V_frag[2], V_frag[3] LADDER_SITE);
+        }
+      }
+    }
+  }
+
+  // STORE  Each warp has rows of O for keys of its own: they are joined as shares are, a warp four rows from here on, a
+  //        lane four columns. A row that sees no key is 0, whatever V holds.
+  const auto part_of = [&](int of_warp) { return smem_base() + of_warp * C::PART_BYTES; };
+  const auto numbers_of = [&](int of_warp, int row) { return part_of(of_warp) + BR * C::PART_ROW_BYTES + row * 8; };
+  __syncthreads(LADDER_SITE_ALONE);  // safe to overwrite K and V: all warps have read their last ones
+#pragma unroll
+  for (int group = 0; group < M_TILES; ++group) {
+    for (int half = 0; half < 2; ++half) {
+      const float sum = quad_sum(softmax[group].sum[half] LADDER_SITE);
+      const int row = row_of[group][half];
+      for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
+        const float* const two = &O_frag[group][column_tile][2 * half];
+        const uint2 found = {__float_as_uint(two[0]), __float_as_uint(two[1])};
+        st_shared_v2(part_of(warp) + row * C::PART_ROW_BYTES + (column_tile * 8 + FragmentC::col(lane, 0)) * 4,
+                     sum != 0 ? found : uint2{0, 0} LADDER_SITE);
+      }
+      if (lane % 4 == 0)
+        st_shared_v2(numbers_of(warp, row),
+                     {__float_as_uint(softmax[group].largest(half)), __float_as_uint(sum)} LADDER_SITE);
+    }
+  }
+  __syncthreads(LADDER_SITE_ALONE);  // safe to read what the other warps have found
+  for (int row = warp; row < BR && rows.has(row); row += WARPS) {
+    Joined all;
+    float O[4] = {};
+    for (int of_warp = 0; of_warp < WARPS; ++of_warp) {
+      const uint2 numbers = ld_shared_v2(numbers_of(of_warp, row) LADDER_SITE);
+      const uint4 four = ld_shared_v4(part_of(of_warp) + row * C::PART_ROW_BYTES + lane * 16 LADDER_SITE);
+      const Factors by = all.add(__uint_as_float(numbers.x), __uint_as_float(numbers.y));
+      const uint32_t its[4] = {four.x, four.y, four.z, four.w};
+      for (int i = 0; i < 4; ++i) O[i] = O[i] * by.mine + __uint_as_float(its[i]) * by.its;
+    }
+    const int head = rows.head(row), query = rows.query(row);
+    const int64_t number = (int64_t(sequence) * p.heads + head) * p.n_q + query;
+    if (shares > 1) {
+      const Part<HEAD_DIM> part(p, share, shares, number);
+      st_global_v4(part.O + lane * 4, {__float_as_uint(O[0]), __float_as_uint(O[1]), __float_as_uint(O[2]),
+                                       __float_as_uint(O[3])} LADDER_SITE);
+      if (lane == 0) st_global_f32(part.max, all.max LADDER_SITE), st_global_f32(part.sum, all.sum LADDER_SITE);
+      continue;
+    }
+    const float by = all.sum != 0 ? 1.0f / all.sum : 0;
+    T* const O_row = static_cast<T*>(p.O) + sequence * p.O_strides.batch + head * p.O_strides.head +
+                     query * p.O_strides.row + lane * 4;
+    if (int(lane * 4) < p.d) {
+      st_global_b32(O_row, pack<T>(O[0] * by, O[1] * by) LADDER_SITE);
+      st_global_b32(O_row + 2, pack<T>(O[2] * by, O[3] * by) LADDER_SITE);
+    }
+    if (p.LSE != nullptr && lane == 0)
+      st_global_f32(p.LSE + number, all.sum != 0 ? all.max / LOG2E + logf(all.sum) : -INFINITY LADDER_SITE);
+  }
+}
+
+// d04_warps. How many shares: as many as fill the card once, with all blocks that an SM takes, and no more than there
+// are steps, nor than `most`.
+template <class C>
+int shares_of(int64_t blocks, int n_k, int multiprocessors, int most) {
+  const int steps = (n_k + C::STEP - 1) / C::STEP, places = C::PER_SM * multiprocessors;
+  return blocks > places ? 1 : max(min(min(places / int(blocks), most), steps), 1);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
       .o = ladder::element_of<typename C::Element>};
   rest.writes_lse = true;
   rest.from_first_key = true;
-  rest.few_queries = true;
+  rest.few_rows = C::BR;
   rest.recorded = true;
   return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
 }

@@ -490,7 +490,7 @@ std::vector<Trial> fewer_columns(const Variant& variant, const Shape& usual, uin
 // hides the last tile from the first queries.
 std::vector<Trial> few_beside_many(const Variant& variant, const Shape& usual, uint64_t seed) {
   std::vector<Trial> trials;
-  if (!variant.few_queries) return trials;
+  if (variant.few_rows == 0) return trials;
   Shape shape = with_heads(usual, 1, 2);
   if (variant.takes(GROUPED)) shape.kv_heads = 1;
   shape.n_k = 3 * variant.tile.bc + 10;

@@ -1,6 +1,6 @@
 """One query beside many keys, in a CUDA graph of launches over copies that the L2 cache does not hold: rungs, FlashAttention-3 and cuDNN in
 turns. How long a launch takes, and how many bytes of K and V it reads in a second. decoding/README.md shows the rows.
-    python3 python/measure/decoding.py --csv docs/results/CARD_decoding.csv --commit HASH [--rungs 42_grouped d02_split] [--rounds 20]"""
+    python3 python/measure/decoding.py --csv docs/results/CARD_decoding.csv --commit HASH [--rungs d02_split d05_dependent] [--rounds 20]"""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def problems() -> list[Problem]:
     of = Problem(heads=32, kv_heads=8, n_q=1, causal=True)
     found = [of._replace(batch=batch, n_k=n_k) for batch in (1, 8, 64) for n_k in (1024, 8192, 65536) if batch * n_k < 4_000_000]
     found += [of._replace(batch=batch, n_k=n_k, kv_heads=1) for batch, n_k in ((1, 8192), (1, 65536), (8, 8192))]
-    found += [of._replace(batch=8, n_k=65536, kv_heads=32), of._replace(batch=8, n_k=8192, n_q=4), of._replace(batch=8, n_k=8192, n_q=16)]
+    found += [of._replace(batch=8, n_k=65536, kv_heads=32), *(of._replace(batch=8, n_k=8192, n_q=n_q) for n_q in (4, 8, 16))]
     return found
 
 
@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--csv", required=True, help="where the rows go, after each problem")
     parser.add_argument("--commit", required=True, help="of this repository, for the rows")
-    parser.add_argument("--rungs", nargs="+", default=["42_grouped", "d01_packed", "d02_split"])
+    parser.add_argument("--rungs", nargs="+", default=["d02_split", "d04_warps", "d05_dependent"])
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args(arguments)
     known = {rung: lambda p, t, rung=rung: lambda: flash_ladder.attention(*t.qkv, causal=p.causal, rung=rung) for rung in options.rungs}

@@ -178,8 +178,6 @@ std::string text_of(Spec spec, const Wanted& wanted) {
                      wanted.lse ? " with LSE" : "", wanted.same_bits ? " with the same bits each time" : "");
 }
 
-constexpr int FEW_ROWS = 64;  // of all heads that share keys: a tile of d01 and d02
-
 struct Kernel {
   const Rung* rung;
   const Variant* variant;
@@ -207,11 +205,11 @@ const Rung& nearest_to(const Spec& spec) {
   return rungs().back();
 }
 
-// Of the rung of that name; or, of all that can, the best by these, one after the other: the newest instructions; not one that lost; made for few queries
-// where there are few, and else not; any strides; the fewest columns; the fewest things that are not asked for, windows, functions of
-// scores, gradients whose bits are the same each time (43 and 44 are slower than 42 where no window is asked, and several lengths have
-// kernels of their own; a sink costs no clocks); the last of the ladder. Instructions of one architecture alone are newer than any that
-// the next one has, too.
+// Of the rung of that name; or, of all that can, the best by these, one after the other: made for few queries where there are so few, and
+// else not; the newest instructions, but where queries are few, when it is memory that counts; not one that lost; any strides; the fewest
+// columns; the fewest things that are not asked for, windows, functions of scores, gradients whose bits are the same each time (43 and 44
+// are slower than 42 where no window is asked, and several lengths have kernels of their own; a sink costs no clocks); the last of the
+// ladder. Instructions of one architecture alone are newer than any that the next one has, too.
 Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted& wanted) {
   const std::vector<Rung>& all = rungs();
   if (!name.empty()) {
@@ -232,21 +230,22 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
     if (variant == nullptr) return failure(ExitCode::usage, why_not(*rung, spec, wanted));
     return Kernel{&*rung, variant};
   }
-  Kernel best{nullptr, nullptr};
-  const auto unasked = [&](const Rung& rung, const Variant& variant) {
+  const int64_t rows = int64_t{spec.n} * (spec.heads / spec.key_heads());
+  const auto rank = [&](const Rung& rung, const Variant& variant) {  // the least is the best
+    const bool for_few = variant.few_rows > 0;
     const int columns = variant.accepts.d_step > 1 ? variant.accepts.max_d : spec.d;
-    const bool are_few = int64_t{spec.n} * (spec.heads / spec.key_heads()) <= FEW_ROWS;
-    return std::tuple(rung.role == Role::lost, variant.few_queries != are_few, !variant.takes(STRIDES), columns,
-                      std::popcount(variant.accepts.features & ~needs(spec) & (WINDOW | SOFTCAP | ALIBI)) +
-                          (variant.same_bits && !wanted.same_bits));
+    const int unasked = std::popcount(variant.accepts.features & ~needs(spec) & (WINDOW | SOFTCAP | ALIBI)) +
+                        (variant.same_bits && !wanted.same_bits);
+    return std::tuple(!for_few                   ? 1
+                      : rows <= variant.few_rows ? 0
+                                                 : 2,
+                      for_few ? 0 : -rung.min_sm, !for_few && rung.max_sm == 0, rung.role == Role::lost,
+                      !variant.takes(STRIDES), columns, unasked);
   };
-  const auto instructions = [](const Rung& rung) { return std::pair(rung.min_sm, rung.max_sm > 0); };
+  Kernel best{nullptr, nullptr};
   for (const Rung& rung : all) {
-    if (best.rung != nullptr && instructions(rung) < instructions(*best.rung)) continue;
     const Variant* const variant = variant_for(rung, spec, wanted);
-    if (variant == nullptr) continue;
-    if (best.rung == nullptr || instructions(rung) > instructions(*best.rung) ||
-        unasked(rung, *variant) <= unasked(*best.rung, *best.variant))
+    if (variant != nullptr && (best.rung == nullptr || rank(rung, *variant) <= rank(*best.rung, *best.variant)))
       best = {&rung, variant};
   }
   if (best.rung != nullptr) return best;
