@@ -1,6 +1,5 @@
 // 84_meanwhile: a tile's dQ and dK are made under the next tile's exponentials.
-// Before:  in 83_d64 tensor cores idle under the exponentials, and each tile ends at a barrier of all and a wait for
-//          dK.
+// Before:  in 86_later tensor cores have dP alone under the exponentials, and each tile ends with a wait for dK.
 // Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 179 KiB (K, V 16 each; Q, dO, LSE, D 6 x 16.5; dS 2 x 16;
 //          dQ 16).
 //          Needs d = 64, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90a.
@@ -87,17 +86,24 @@ __global__ void __launch_bounds__(C::THREADS, 1)
                  lane_dQ = smem.dQ + warpgroup * C::dQ_BYTES + threadIdx.x % 128 * 16;
   float dK_frag[COLUMN_TILES][4] = {}, dV_frag[COLUMN_TILES][4] = {};  // 0 is right where there are no queries
   float S_frag[BR / 8][4];
+  // K and V are A of S and dP, and stay in registers: each instruction reads 2 KiB of shared memory instead of 4.
   uint32_t K_frag[D_SLICES][4], V_frag[D_SLICES][4], dS_frag[QUERY_SLICES][4];
+  mbarrier_wait_parity(smem.full_K, 0);  // safe to read K and V: they have landed
+#pragma unroll
+  for (int d_slice = 0; d_slice < D_SLICES; ++d_slice) {
+    const uint32_t place = (warp * 16 + lane % 16) * ROW_BYTES + ((d_slice * 2 + lane / 16) ^ (lane % 8)) * 16;
+    ldmatrix_x4(K_frag[d_slice], smem.K + place);
+    ldmatrix_x4(V_frag[d_slice], smem.V + place);
+  }
 
-  // Of a tile, when the next one's S has been started: dQ[64 queries x 32 columns] = dS K, of all keys of the block,
-  // and dK += dS^T Q.
+  // Of a tile, during the next one: dQ[64 queries x 32 columns] = dS K, of all keys of the block.
   const auto start_dQ = [&](int tile, float(&dQ_frag)[COLUMN_TILES / 2][4]) {
     mbarrier_wait_parity(full_dS, tile % 2);  // safe to read dS, the other warpgroup's too
     wgmma_fence(dQ_frag);
     issue_dQ<T, BC, BR>(dQ_frag, dS_tiles, tile % 2 * C::dS_BYTES, K_half);
     wgmma_commit();
   };
-  const auto start_dK = [&](int tile) {
+  const auto start_dK = [&](int tile) {  // dK += dS^T Q
     wgmma_fence(dK_frag, dS_frag);
 #pragma unroll
     for (int query_slice = 0; query_slice < QUERY_SLICES; ++query_slice)
@@ -109,12 +115,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     mbarrier_wait_parity(full_dQ + 8, (tile % 2) ^ 1);  // safe to overwrite: the dQ before has been read
     store_lanes(lane_dQ, dQ_frag);
   };
-  const auto release = [&](int tile) {  // dK and dV have read its Q and dO
-    if (threadIdx.x % 128 == 0) mbarrier_arrive(smem.ring.empty_of(tile));
-  };
-  // P of eights of queries, from one up to another: a part of the exponentials at a time, so that what the tensor cores
-  // have finished meanwhile is brought away between them.
-  const auto weigh = [&](int from, int to) {
+  const auto weigh = [&](int from, int to) {  // P of some of the tile's eights of queries
 #pragma unroll
     for (int query_tile = from; query_tile < to; ++query_tile) {
       for (int i = 0; i < 4; ++i) S_frag[query_tile][i] = ex2_approx(S_frag[query_tile][i] * scale_log2);
@@ -125,13 +126,13 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     const uint32_t stage = tile % STAGES, rows = smem.rows + stage * C::ROWS_BYTES, buffer = tile % 2 * C::dS_BYTES;
     const uint64_t Q_here = wgmma_advance(Q_tiles, stage * C::Q_BYTES),
                    dO_here = wgmma_advance(dO_tiles, stage * C::Q_BYTES);
+
     // QK  S^T[64 keys x BR queries] = K Q^T - LSE
     smem.ring.wait_full(tile);
     begin_tile(S_frag, rows);
     wgmma_fence(S_frag, K_frag);
     issue_scores<T>(S_frag, K_frag, Q_here);
     wgmma_commit();
-
     // SOFTMAX  beside dQ and dK of the tile before, and beside dP: the tensor cores have no pause.
     float dP_frag[BR / 8][4];
     if (is_first) {
@@ -150,8 +151,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       weigh(1, 5);
       begin_tile(dP_frag, rows + BR * 4);
       hand_over(full_dQ);
-      wgmma_wait<0>(dK_frag, dS_frag);
-      release(tile - 1);
+      wgmma_wait<0>(dK_frag, dS_frag);  // safe to overwrite the stage: dK and dV have read Q and dO
+      if (threadIdx.x % 128 == 0) mbarrier_arrive(smem.ring.empty_of(tile - 1));
     }
     // QK  dP^T = V dO^T - D
     wgmma_fence(dP_frag, V_frag);
@@ -176,14 +177,6 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     wgmma_wait<0>(dV_frag, P_frag);  // for ptxas: where a loop comes around nothing may be in flight
   };
 
-  // K and V are A of S and dP, and stay in registers: each instruction reads 2 KiB of shared memory instead of 4.
-  mbarrier_wait_parity(smem.full_K, 0);  // safe to read K and V: they have landed
-#pragma unroll
-  for (int d_slice = 0; d_slice < D_SLICES; ++d_slice) {
-    const uint32_t place = (warp * 16 + lane % 16) * ROW_BYTES + ((d_slice * 2 + lane / 16) ^ (lane % 8)) * 16;
-    ldmatrix_x4(K_frag[d_slice], smem.K + place);
-    ldmatrix_x4(V_frag[d_slice], smem.V + place);
-  }
   if (tiles > 0) {
     step(0, first_tile, true);
     int q_tile = first_tile;

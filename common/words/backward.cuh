@@ -7,7 +7,7 @@
 // are swizzled as the copy engine does.
 //
 // A rung says `using namespace backward::heads` (f16, one length, heads one behind the other: 65 to 81) or
-// `backward::models` (backward_models.cuh: 76, 82 to 84). What it spells out itself stands in its own namespace, where
+// `backward::models` (backward_models.cuh: 76, 82 to 86). What it spells out itself stands in its own namespace, where
 // it is found first. On the emulator every word takes along the line of the kernel that says it, for its reports.
 #pragma once
 #include <cstddef>
@@ -34,7 +34,7 @@ template <class T_, int D, int BR_, int BC_, int WARPS_, int STAGES_, int MORE_B
           int MORE_BYTES = 0>
 struct Walk {
   using T = T_;
-  static constexpr int MORE_BARRIERS = MORE_BARRIERS_;  // at which each warp arrives, from 84_meanwhile on
+  static constexpr int MORE_BARRIERS = MORE_BARRIERS_;  // at which each warp arrives, from 86_later on
   static constexpr int ADDERS = ADDERS_;  // threads that take turns at adding to a half of dQ, from 81_relay on
   static constexpr int HEAD_DIM = D, BR = BR_, BC = BC_, WARPS = WARPS_, STAGES = STAGES_, THREADS = WARPS * 32 + 128;
   using Head = uint32_t;                // what numbers heads

@@ -1,5 +1,5 @@
 // The parts of a gradient kernel as models ask for it: what 68_models, 73_lengths and 82_nearby spell out, and 76, 82,
-// 83 and 84 say. Sequences of one length or of several, windows, queries' heads that share one of keys, any strides,
+// 83 to 86 say. Sequences of one length or of several, windows, queries' heads that share one of keys, any strides,
 // heads of 64 or 128 columns. backward.cuh says how such a part is found, and has those of warps and tiles.
 #pragma once
 #include "common/words/backward.cuh"
