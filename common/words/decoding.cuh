@@ -9,7 +9,7 @@ namespace decoding {
 namespace {
 
 using forward::LOG2E, forward::Softmax;
-using Seen = forward::Seen<forward::Mask::window>;  // without a window its sides are as long as the rows
+using Seen = forward::Window;  // without a window its sides are as long as the rows
 
 constexpr int PANEL_ROW_BYTES = 128;  // 64 columns, the most that the engine swizzles
 

@@ -2,7 +2,7 @@
 // it out, as its head line here says; later ones say `using forward::Softmax`, until one changes it.
 //
 // All of it is for kernels in which a warpgroup copies and others multiply, from 41_rows on. T is the element, f16 or
-// bf16; C is the rung's Config; MASK which keys a query sees; p the problem (common/attention.hpp). Members that
+// bf16; C is the rung's Config; Mask which keys a query sees; p the problem (common/attention.hpp). Members that
 // execute instructions take the kernel's line along for the emulator, as words do; `plan` and `no_keys` are kernels,
 // which have lines of their own.
 #pragma once
@@ -40,26 +40,34 @@ struct Tile {
 
 // ---- which keys ----------------------------------------------------------------------------------------------------
 
-// 43_window. Which scores are masked: those of keys past the end; under a causal mask, which ends with the last key for
-// the last query, also those of keys after a query's own; in a window those of keys far after it, and far before it.
-enum class Mask { none, tail, causal, window };
-
-// 44_told. Which keys queries see: i is the one of key i + n_k - n_q.
-template <Mask MASK>
-struct Seen {
+// 44_told. A mask says which keys queries see: i is the one of key i + n_k - n_q. Without one those are all, and
+// they fill their tiles; under any other keys past the end are hidden. A causal one ends with the last key for the
+// last query, and hides keys after a query's own; a window those far after it, and far before it.
+struct NoMask {
+  static constexpr bool HIDES = false, IS_WHOLE = true;    // some keys of a tile; every query sees all keys
+  static constexpr bool GROWS = false, IS_WINDOW = false;  // a query sees a key more than the one before; two sides
   int n_q, n_k, left, right;  // of a window: as many as there are, where it has no such side
 
-  __device__ __forceinline__ Seen(const ModelParams& p) : Seen(p, p.n_q, p.n_k) {}
-  __device__ __forceinline__ Seen(const ModelParams& p, int n_q, int n_k)  // of one sequence of several
+  __device__ __forceinline__ NoMask(const ModelParams& p) : NoMask(p, p.n_q, p.n_k) {}
+  __device__ __forceinline__ NoMask(const ModelParams& p, int n_q, int n_k)  // of one sequence of several
       : n_q(n_q), n_k(n_k), left(p.left < 0 ? p.n_k : p.left), right(p.right < 0 ? p.n_q : p.right) {}
-  __device__ __forceinline__ int first_of(int query) const {  // key that it sees
-    return MASK == Mask::window ? max(query + n_k - n_q - left, 0) : 0;
-  }
-  __device__ __forceinline__ int end_of(int query) const {  // behind the last one; it sees none if that is not positive
-    return MASK == Mask::window   ? min(query + 1 + n_k - n_q + right, n_k)
-           : MASK == Mask::causal ? query + 1 + n_k - n_q
-                                  : n_k;
-  }
+  __device__ __forceinline__ int first_of(int) const { return 0; }  // key that a query sees
+  __device__ __forceinline__ int end_of(int) const { return n_k; }  // behind the last one; it sees none if not positive
+};
+struct Tail : NoMask {
+  static constexpr bool HIDES = true;
+  using NoMask::NoMask;
+};
+struct Causal : Tail {
+  static constexpr bool IS_WHOLE = false, GROWS = true;
+  using Tail::Tail;
+  __device__ __forceinline__ int end_of(int query) const { return query + 1 + n_k - n_q; }
+};
+struct Window : Tail {
+  static constexpr bool IS_WHOLE = false, IS_WINDOW = true;
+  using Tail::Tail;
+  __device__ __forceinline__ int first_of(int query) const { return max(query + n_k - n_q - left, 0); }
+  __device__ __forceinline__ int end_of(int query) const { return min(query + 1 + n_k - n_q + right, n_k); }
 };
 
 // ---- what the thread that copies tells the others ------------------------------------------------------------------
@@ -118,9 +126,9 @@ template <class C>
 __host__ __device__ __forceinline__ int pairs_of(int n_q) {
   return (n_q + C::BLOCKS * C::BR - 1) / (C::BLOCKS * C::BR);
 }
-template <Mask MASK>
+template <class Mask>
 __host__ __device__ __forceinline__ int shares_of(int pairs) {
-  return MASK == Mask::causal ? (pairs + 1) / 2 : pairs;
+  return Mask::GROWS ? (pairs + 1) / 2 : pairs;
 }
 
 // 45_varlen. A sequence: its rows in Q and in K, and how many shares there are, of all heads, up to its last one.
@@ -132,11 +140,11 @@ struct Sequence {
 // heads by turns (c, c + clusters, ...), and those of sequences of several lengths to and fro: who has had the longest
 // one gets the shortest one then. A pair begins at an even tile; its second one may lie outside: it reads zeros and
 // stores nothing.
-template <class C, Mask MASK, bool VARLEN = false>
+template <class C, class Mask, bool VARLEN = false>
 struct Schedule {
   static constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
   const ModelParams& p;
-  Seen<MASK> seen;
+  Mask mask;
   int pairs, shares, head, share;            // this share of this head
   int heads_on, shares_on;                   // how much further on the next one of this cluster is
   int position = -1, before = 0, up_to = 0;  // VARLEN: in the plan; numbers of its first share, and behind its last one
@@ -145,13 +153,13 @@ struct Schedule {
   // What the pair copies, from tile `skipped` of K on; tiles of K and V are numbered since the block began.
   int first = 0, kv_tiles = 0, skipped = 0;
 
-  __device__ __forceinline__ Schedule(const ModelParams& p) : p(p), seen(p) {
+  __device__ __forceinline__ Schedule(const ModelParams& p) : p(p), mask(p) {
     if (VARLEN) {
       deal_out();
       return;
     }
     const auto cluster = C::cluster(), clusters = C::clusters();
-    pairs = pairs_of<C>(p.n_q), shares = shares_of<MASK>(pairs);
+    pairs = pairs_of<C>(p.n_q), shares = shares_of<Mask>(pairs);
     head = cluster / shares, heads_on = clusters / shares;  // the only divisions
     share = cluster % shares, shares_on = clusters % shares;
   }
@@ -163,24 +171,24 @@ struct Schedule {
     while (number >= up_to && ++position < p.batch) {
       const Sequence* const sequence = static_cast<const Sequence*>(p.workspace) + position;
       before = up_to, up_to = ld_global_s32(&sequence->up_to);
-      q_begin = ld_global_s32(&sequence->q_begin), seen.n_q = ld_global_s32(&sequence->n_q);
-      k_begin = ld_global_s32(&sequence->k_begin), seen.n_k = ld_global_s32(&sequence->n_k);
+      q_begin = ld_global_s32(&sequence->q_begin), mask.n_q = ld_global_s32(&sequence->n_q);
+      k_begin = ld_global_s32(&sequence->k_begin), mask.n_k = ld_global_s32(&sequence->n_k);
     }
     if (position == p.batch) return;
-    pairs = pairs_of<C>(seen.n_q), shares = shares_of<MASK>(pairs);
+    pairs = pairs_of<C>(mask.n_q), shares = shares_of<Mask>(pairs);
     head = (number - before) / shares, share = (number - before) % shares;
   }
-  __device__ __forceinline__ int last_query(int tile) const { return min((tile + 1) * BR, seen.n_q) - 1; }
+  __device__ __forceinline__ int last_query(int tile) const { return min((tile + 1) * BR, mask.n_q) - 1; }
   __device__ __forceinline__ int tiles_before(int tile) const {
-    return seen.first_of(min(tile * BR, seen.n_q - 1)) / BC;
+    return mask.first_of(min(tile * BR, mask.n_q - 1)) / BC;
   }
   __device__ __forceinline__ int tiles_up_to(int tile) const {  // at least one, masked, for queries that see none
-    return (max(seen.end_of(last_query(tile)), 1) + BC - 1) / BC;
+    return (max(mask.end_of(last_query(tile)), 1) + BC - 1) / BC;
   }
   __device__ __forceinline__ bool next() {
     first += kv_tiles;
     ++round;
-    const bool has_second = MASK == Mask::causal && 2 * share + 1 < pairs;  // the pair in the middle is alone
+    const bool has_second = Mask::GROWS && 2 * share + 1 < pairs;  // the pair in the middle is alone
     if (turn == 1 || (turn == 0 && !has_second)) {
       if (VARLEN) {
         deal_out();
@@ -191,7 +199,7 @@ struct Schedule {
       turn = -1;
     }
     ++turn;
-    pair = MASK == Mask::causal && turn == 0 ? pairs - 1 - share : share;
+    pair = Mask::GROWS && turn == 0 ? pairs - 1 - share : share;
     q_tile = pair * BLOCKS + C::rank();
     skipped = tiles_before(pair * BLOCKS);
     kv_tiles = tiles_up_to(pair * BLOCKS + BLOCKS - 1) - skipped;
@@ -201,7 +209,7 @@ struct Schedule {
   // And besides the sequence's rows; or (48_scores) the head's slope over the scale of scores, and its sink in log2
   // units, as maxima are; or what else a rung has to say.
   __device__ __forceinline__ void tell(Work work LADDER_SITE_PARAMETER) const {
-    tell(work, seen.n_q, seen.n_k, q_begin LADDER_SITE);
+    tell(work, mask.n_q, mask.n_k, q_begin LADDER_SITE);
   }
   __device__ __forceinline__ void tell(Work work, const ScoreParams& p, float scale LADDER_SITE_PARAMETER) const {
     const int q_head = head % p.heads;
@@ -212,8 +220,8 @@ struct Schedule {
   __device__ __forceinline__ void tell(Work work, int one, int two, int three LADDER_SITE_PARAMETER) const {
     const int zero = first - skipped;
     work.tell({zero + tiles_before(q_tile), zero + tiles_up_to(q_tile),
-               MASK == Mask::window ? zero + seen.first_of(last_query(q_tile)) / BC + 1 : 0,
-               zero + min(seen.end_of(q_tile * BR), seen.n_k) / BC,  // a second block may lie outside
+               Mask::IS_WINDOW ? zero + mask.first_of(last_query(q_tile)) / BC + 1 : 0,
+               zero + min(mask.end_of(q_tile * BR), mask.n_k) / BC,  // a second block may lie outside
                zero, q_tile * BR, head, true, one, two, three} LADDER_SITE);
   }
 };
@@ -221,14 +229,14 @@ struct Schedule {
 // 45_varlen. PLAN Sequences in the workspace, those with the longest shares first: a thread looks for a sequence's
 // position among all.
 constexpr int PLAN_THREADS = 256;
-template <class C, Mask MASK>
+template <class C, class Mask>
 __global__ void __launch_bounds__(PLAN_THREADS) plan(ModelParams p) {
   const auto length = [](const int* cu_seqlens, int s) {
     return ld_global_s32(cu_seqlens + s + 1) - ld_global_s32(cu_seqlens + s);
   };
   const auto work_of = [&](int s) {  // of a share, but for a factor; in a window all have the same
     const int n_k = length(p.cu_seqlens_k, s);
-    return MASK == Mask::causal ? 2 * n_k - min(length(p.cu_seqlens_q, s), n_k) : n_k;
+    return Mask::GROWS ? 2 * n_k - min(length(p.cu_seqlens_q, s), n_k) : n_k;
   };
   for (int s = threadIdx.x; s < p.batch; s += PLAN_THREADS) {
     const int work = work_of(s);
@@ -237,7 +245,7 @@ __global__ void __launch_bounds__(PLAN_THREADS) plan(ModelParams p) {
       const int of_other = work_of(other);
       const bool is_before = of_other > work || (of_other == work && other < s);
       position += is_before;
-      if (is_before || other == s) up_to += p.heads * shares_of<MASK>(pairs_of<C>(length(p.cu_seqlens_q, other)));
+      if (is_before || other == s) up_to += p.heads * shares_of<Mask>(pairs_of<C>(length(p.cu_seqlens_q, other)));
     }
     const int entry[] = {ld_global_s32(p.cu_seqlens_q + s), length(p.cu_seqlens_q, s),
                          ld_global_s32(p.cu_seqlens_k + s), length(p.cu_seqlens_k, s), up_to};
@@ -296,32 +304,32 @@ __device__ __forceinline__ void change_scores(float (&S)[TILES][4], const Functi
 }
 
 // 43_window. Masks what rows do not see of a tile, on either side.
-template <Mask MASK, class Seen, class Work, int TILES>
-__device__ __forceinline__ void hide_both_sides(float (&S)[TILES][4], const Seen& seen, const Work& work,
+template <class Mask, class Work, int TILES>
+__device__ __forceinline__ void hide_both_sides(float (&S)[TILES][4], const Mask& mask, const Work& work,
                                                 int tile LADDER_SITE_PARAMETER) {
-  if constexpr (MASK != Mask::none) {
+  if constexpr (Mask::HIDES) {
     // Of this tile's keys, the first that a lane's row sees, and behind the last.
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int first_key = (tile - work[{Work::ZERO LADDER_SITE}]) * (TILES * 8);
     int from[2], to[2];
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       const int query = work[{Work::QUERY LADDER_SITE}] + warp * 16 + FragmentC::row(lane, 2 * lane_row);
-      from[lane_row] = seen.first_of(query) - first_key;
-      to[lane_row] = seen.end_of(query) - first_key;
+      from[lane_row] = mask.first_of(query) - first_key;
+      to[lane_row] = mask.end_of(query) - first_key;
     }
 #pragma unroll
     for (int key_tile = 0; key_tile < TILES; ++key_tile) {
       for (int i = 0; i < 4; ++i) {
         const int key = key_tile * 8 + FragmentC::col(lane, i);
-        if (key >= to[i / 2] || (MASK == Mask::window && key < from[i / 2])) S[key_tile][i] = -INFINITY;
+        if (key >= to[i / 2] || (Mask::IS_WINDOW && key < from[i / 2])) S[key_tile][i] = -INFINITY;
       }
     }
   }
 }
 
 // 47_edges. Masks what rows do not see of a tile. Whether their window begins there: then a row may meet its first key.
-template <Mask MASK, int TILES>
-__device__ __forceinline__ bool hide_unseen(float (&S)[TILES][4], const Seen<MASK>& seen, const Work& work,
+template <class Mask, int TILES>
+__device__ __forceinline__ bool hide_unseen(float (&S)[TILES][4], const Mask& mask, const Work& work,
                                             int tile LADDER_SITE_PARAMETER) {
   const int first_key = (tile - work[{Work::ZERO LADDER_SITE}]) * TILES * 8;
   const auto hide = [&](auto is_hidden) {
@@ -333,13 +341,13 @@ __device__ __forceinline__ bool hide_unseen(float (&S)[TILES][4], const Seen<MAS
     }
   };
   const int query = work.query(LADDER_SITE_ALONE), below = query + 8;
-  const bool begins = MASK == Mask::window && tile < work[{Work::WHOLE_BEGIN LADDER_SITE}];
+  const bool begins = Mask::IS_WINDOW && tile < work[{Work::WHOLE_BEGIN LADDER_SITE}];
   if (begins) {
-    const int from[2] = {seen.first_of(query) - first_key, seen.first_of(below) - first_key};
+    const int from[2] = {mask.first_of(query) - first_key, mask.first_of(below) - first_key};
     hide([&](int key, int lane_row) { return key < from[lane_row]; });
   }
-  if (MASK != Mask::none && tile >= work[{Work::WHOLE_END LADDER_SITE}]) {
-    const int to[2] = {seen.end_of(query) - first_key, seen.end_of(below) - first_key};
+  if (Mask::HIDES && tile >= work[{Work::WHOLE_END LADDER_SITE}]) {
+    const int to[2] = {mask.end_of(query) - first_key, mask.end_of(below) - first_key};
     hide([&](int key, int lane_row) { return key >= to[lane_row]; });
   }
   return begins;
@@ -494,25 +502,25 @@ struct SoftmaxInTwo : Softmax<T, BC> {
 // 41_rows, and of several sequences 45_varlen. When a row's last weights are made, beside their PV: two exchanges
 // complete its sum, O's row times `by` is the output, and the log of the sum of exp(scores) is written where somebody
 // wants it, to LSE[first_row() + query]. A row that sees no key: 0, and -infinity. IS_WHOLE: there is no such row.
-template <bool IS_WHOLE, class Seen, class Work, class Softmax, class Row>
-__device__ __forceinline__ void finish_rows(const Seen& seen, const Work& work, Softmax& softmax, float (&by)[2],
+template <bool IS_WHOLE, class Mask, class Work, class Softmax, class Row>
+__device__ __forceinline__ void finish_rows(const Mask& mask, const Work& work, Softmax& softmax, float (&by)[2],
                                             float* LSE, int n_q, Row first_row LADDER_SITE_PARAMETER) {
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   for (int lane_row = 0; lane_row < 2; ++lane_row) {
     softmax.sum[lane_row] = quad_sum(softmax.sum[lane_row] LADDER_SITE);
     const int query = work[{Work::QUERY LADDER_SITE}] + warp * 16 + FragmentC::row(lane, 2 * lane_row);
-    const bool has_keys = IS_WHOLE || seen.first_of(query) < seen.end_of(query);
+    const bool has_keys = IS_WHOLE || mask.first_of(query) < mask.end_of(query);
     by[lane_row] = has_keys ? 1.0f / softmax.sum[lane_row] : 0.0f;  // no key: O = 0
     if (LSE != nullptr && lane % 4 == 0 && query < n_q)             // log(0) is -infinity
       st_global_f32(LSE + first_row() + query,
                     softmax.largest(lane_row) / LOG2E + logf(softmax.sum[lane_row]) LADDER_SITE);
   }
 }
-template <Mask MASK, bool IS_WHOLE, class Work, class Softmax>
+template <class Mask, class Work, class Softmax>
 __device__ __forceinline__ void finish_rows(const ModelParams& p, const Work& work, Softmax& softmax,
                                             float (&by)[2] LADDER_SITE_PARAMETER) {
   const auto first_row = [&] { return int64_t(work[{Work::HEAD LADDER_SITE}]) * p.n_q; };
-  finish_rows<IS_WHOLE>(Seen<MASK>(p), work, softmax, by, p.LSE, p.n_q, first_row LADDER_SITE);
+  finish_rows<Mask::IS_WHOLE>(Mask(p), work, softmax, by, p.LSE, p.n_q, first_row LADDER_SITE);
 }
 
 // 44_told. Of a pair one block does not need a tile that the other one needs, its last one on that one's diagonal, or
@@ -573,32 +581,32 @@ TensorMap rows_map(Device& device, const void* data, const ForwardParams::Stride
 }
 
 // 45_varlen. As many blocks as run at the same time, one per SM, in clusters, or fewer where there is less to do.
-template <class C, Mask MASK>
+template <class C, class Mask>
 uint32_t blocks_for(Device& device, const ForwardParams& p) {
-  const uint32_t shares = shares_of<MASK>(pairs_of<C>(p.n_q)) * p.batch * p.heads;  // at most, where lengths differ
+  const uint32_t shares = shares_of<Mask>(pairs_of<C>(p.n_q)) * p.batch * p.heads;  // at most, where lengths differ
   const uint32_t clusters = multiprocessors(device) / C::BLOCKS;
   return (shares < clusters ? shares : clusters) * C::BLOCKS;
 }
 
 // 48_scores. Which instance a problem gets, of those that Score<CAPPED, SLOPED> and the masks make: `start` is called
-// as start.template operator()<C, MASK, Function>(). A function without a mask is compiled as one with a window that
+// as start.template operator()<C, Mask, Function>(). A function without a mask is compiled as one with a window that
 // all keys are in: models have a mask. So are both functions at once, under any mask: no model that we know has both.
 template <class C, class Function, class Start>
 void start_masked(const ScoreParams& p, Start start) {
   const bool is_window = p.left >= 0 || p.right > 0;
   if (p.causal && !is_window) {
-    start.template operator()<C, Mask::causal, Function>();
+    start.template operator()<C, Causal, Function>();
   } else if (is_window || Function::CHANGES) {
-    start.template operator()<typename C::Alone, Mask::window, Function>();
+    start.template operator()<typename C::Alone, Window, Function>();
   } else if constexpr (!Function::CHANGES) {
-    p.n_k % C::BC != 0 ? start.template operator()<C, Mask::tail, Function>()
-                       : start.template operator()<C, Mask::none, Function>();
+    p.n_k % C::BC != 0 ? start.template operator()<C, Tail, Function>()
+                       : start.template operator()<C, NoMask, Function>();
   }
 }
 template <class C, template <bool, bool> class Score, class Start>
 void start_function(const ScoreParams& p, Start start) {
   if (p.softcap > 0) {
-    p.alibi_slopes ? start.template operator()<typename C::Alone, Mask::window, Score<true, true>>()
+    p.alibi_slopes ? start.template operator()<typename C::Alone, Window, Score<true, true>>()
                    : start_masked<C, Score<true, false>>(p, start);
   } else {
     p.alibi_slopes ? start_masked<C, Score<false, true>>(p, start) : start_masked<C, Score<false, false>>(p, start);

@@ -13,8 +13,8 @@
 namespace {
 
 // 41_rows spells out rows_map and no_keys, 43_window the softmax and who sees which keys.
-using forward::LOG2E, forward::Mask, forward::rows_map, forward::Softmax;
-using Seen = forward::Seen<Mask::window>;  // without a window its sides are as long as the rows; causal: none behind
+using forward::LOG2E, forward::rows_map, forward::Softmax;
+using Seen = forward::Window;  // without a window its sides are as long as the rows; causal: none behind
 
 constexpr int HEAD_DIM = 128, ROW_BYTES = HEAD_DIM * 2, ROW_CHUNKS = ROW_BYTES / 16;
 constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;

@@ -12,7 +12,7 @@ namespace {
 
 using Element = bf16;
 // 43_window spells these out, and 41_rows what starts a kernel.
-using forward::LOG2E, forward::Mask, forward::Softmax;
+using forward::LOG2E, forward::Softmax;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
@@ -29,21 +29,33 @@ struct Config {
       2 * (BR + STAGES * BC) * ROW_BYTES + (4 * STAGES + 4) * 8 + 2 * 32;  // and mbarriers and Works
 };
 
-// Which keys queries see: i is the one of key i + n_k - n_q.
-template <Mask MASK>
-struct Seen {
+// A mask says which keys queries see: i is the one of key i + n_k - n_q. Without one those are all, and they fill
+// their tiles; under any other keys past the end are hidden. A causal one ends with the last key for the last query,
+// and hides keys after a query's own; a window those far after it, and far before it.
+struct NoMask {
+  static constexpr bool HIDES = false, IS_WHOLE = true;    // some keys of a tile; every query sees all keys
+  static constexpr bool GROWS = false, IS_WINDOW = false;  // a query sees a key more than the one before; two sides
   int n_q, n_k, left, right;  // of a window: as many as there are, where it has no such side
 
-  __device__ __forceinline__ Seen(const ModelParams& p)
+  __device__ __forceinline__ NoMask(const ModelParams& p)
       : n_q(p.n_q), n_k(p.n_k), left(p.left < 0 ? n_k : p.left), right(p.right < 0 ? n_q : p.right) {}
-  __device__ __forceinline__ int first_of(int query) const {  // key that it sees
-    return MASK == Mask::window ? max(query + n_k - n_q - left, 0) : 0;
-  }
-  __device__ __forceinline__ int end_of(int query) const {  // behind the last one; it sees none if that is not positive
-    return MASK == Mask::window   ? min(query + 1 + n_k - n_q + right, n_k)
-           : MASK == Mask::causal ? query + 1 + n_k - n_q
-                                  : n_k;
-  }
+  __device__ __forceinline__ int first_of(int) const { return 0; }  // key that a query sees
+  __device__ __forceinline__ int end_of(int) const { return n_k; }  // behind the last one; it sees none if not positive
+};
+struct Tail : NoMask {
+  static constexpr bool HIDES = true;
+  using NoMask::NoMask;
+};
+struct Causal : Tail {
+  static constexpr bool IS_WHOLE = false, GROWS = true;
+  using Tail::Tail;
+  __device__ __forceinline__ int end_of(int query) const { return query + 1 + n_k - n_q; }
+};
+struct Window : Tail {
+  static constexpr bool IS_WHOLE = false, IS_WINDOW = true;
+  using Tail::Tail;
+  __device__ __forceinline__ int first_of(int query) const { return max(query + n_k - n_q - left, 0); }
+  __device__ __forceinline__ int end_of(int query) const { return min(query + 1 + n_k - n_q + right, n_k); }
 };
 
 // What the thread that copies tells the others of each tile of queries, in shared memory beside Q: BEGIN to END, tiles
@@ -69,42 +81,42 @@ struct Work {
 // turns (c, c + clusters, ...). A share is a pair of tiles of queries, or under a mask two: a head's longest and its
 // shortest, its second longest and its second shortest ..., two by two equally long. A pair begins at an even tile; its
 // second one may lie outside: it reads zeros and stores nothing.
-template <class C, Mask MASK>
+template <class C, class Mask>
 struct Schedule {
   static constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
   const ModelParams& p;
-  Seen<MASK> seen;
+  Mask mask;
   int pairs, shares;
   int head, share, heads_on, shares_on;  // this share of this head; and how much further on the next one is
   int turn = -1, round = -1, q_tile = 0;
   int first = 0, kv_tiles = 0,
       skipped = 0;  // what the pair copies; tiles of K and V are numbered since the block began
 
-  __device__ __forceinline__ Schedule(const ModelParams& p) : p(p), seen(p) {
+  __device__ __forceinline__ Schedule(const ModelParams& p) : p(p), mask(p) {
     const int cluster = blockIdx.x / BLOCKS, clusters = gridDim.x / BLOCKS;
     pairs = ((p.n_q + BR - 1) / BR + 1) / BLOCKS;
-    shares = MASK == Mask::causal ? (pairs + 1) / 2 : pairs;
+    shares = Mask::GROWS ? (pairs + 1) / 2 : pairs;
     head = cluster / shares, heads_on = clusters / shares;  // the only divisions
     share = cluster % shares, shares_on = clusters % shares;
   }
-  __device__ __forceinline__ int last_query(int tile) const { return min((tile + 1) * BR, seen.n_q) - 1; }
+  __device__ __forceinline__ int last_query(int tile) const { return min((tile + 1) * BR, mask.n_q) - 1; }
   __device__ __forceinline__ int tiles_before(int tile) const {
-    return seen.first_of(min(tile * BR, seen.n_q - 1)) / BC;
+    return mask.first_of(min(tile * BR, mask.n_q - 1)) / BC;
   }
   __device__ __forceinline__ int tiles_up_to(int tile) const {  // at least one, masked, for queries that see none
-    return (max(seen.end_of(last_query(tile)), 1) + BC - 1) / BC;
+    return (max(mask.end_of(last_query(tile)), 1) + BC - 1) / BC;
   }
   __device__ __forceinline__ bool next() {
     first += kv_tiles;
     ++round;
-    const bool has_second = MASK == Mask::causal && 2 * share + 1 < pairs;  // the pair in the middle is alone
+    const bool has_second = Mask::GROWS && 2 * share + 1 < pairs;  // the pair in the middle is alone
     if (turn == 1 || (turn == 0 && !has_second)) {
       head += heads_on, share += shares_on;
       if (share >= shares) share -= shares, ++head;
       turn = -1;
     }
     ++turn;
-    const int pair = MASK == Mask::causal && turn == 0 ? pairs - 1 - share : share;
+    const int pair = Mask::GROWS && turn == 0 ? pairs - 1 - share : share;
     q_tile = pair * BLOCKS + cluster_rank();
     skipped = tiles_before(pair * BLOCKS);
     kv_tiles = tiles_up_to(pair * BLOCKS + BLOCKS - 1) - skipped;
@@ -114,13 +126,13 @@ struct Schedule {
   __device__ __forceinline__ void tell(Work work) const {
     const int zero = first - skipped;
     work.tell({zero + tiles_before(q_tile), zero + tiles_up_to(q_tile),
-               MASK == Mask::window ? zero + seen.first_of(last_query(q_tile)) / BC + 1 : 0,
-               zero + min(seen.end_of(q_tile * BR), seen.n_k) / BC,  // a second block may lie outside
+               Mask::IS_WINDOW ? zero + mask.first_of(last_query(q_tile)) / BC + 1 : 0,
+               zero + min(mask.end_of(q_tile * BR), mask.n_k) / BC,  // a second block may lie outside
                zero, q_tile * BR, head, true});
   }
 };
 
-template <class C, Mask MASK>
+template <class C, class Mask>
 __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ModelParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
@@ -129,10 +141,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
   static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
   static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
-  constexpr bool IS_WHOLE = MASK <= Mask::tail;  // every query sees all keys
   // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240, or
   // 40 + 2 x 232, where the one that copies has more to find out.
-  constexpr int PRODUCER_REGISTERS = IS_WHOLE ? 24 : 40, CONSUMER_REGISTERS = IS_WHOLE ? 240 : 232;
+  constexpr int PRODUCER_REGISTERS = Mask::IS_WHOLE ? 24 : 40, CONSUMER_REGISTERS = Mask::IS_WHOLE ? 240 : 232;
 
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
   constexpr uint32_t TILE_BYTES = BC * ROW_BYTES, Q_BYTES = BR * ROW_BYTES;
@@ -159,7 +170,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (threadIdx.x == WARPS * 32) {
-      Schedule<C, MASK> work(p);
+      Schedule<C, Mask> work(p);
       int kv_head = 0, sequence = 0;
       const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
         ring.wait_empty(tile);
@@ -215,23 +226,23 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     issue_QK<Element, HEAD_DIM, BR, BC>(S_frag, Q_here, K_here);
     wgmma_commit();
   };
-  const auto mask = [&](int tile) {
-    if constexpr (MASK != Mask::none) {
+  const auto hide = [&](int tile) {
+    if constexpr (Mask::HIDES) {
       // Of this tile's keys, the first that a lane's row sees, and behind the last.
       const Work work = told(round);
-      const Seen<MASK> seen(p);
+      const Mask mask(p);
       const int first_key = (tile - work[Work::ZERO]) * BC;
       int from[2], to[2];
       for (int lane_row = 0; lane_row < 2; ++lane_row) {
         const int query = work[Work::QUERY] + warp * 16 + FragmentC::row(lane, 2 * lane_row);
-        from[lane_row] = seen.first_of(query) - first_key;
-        to[lane_row] = seen.end_of(query) - first_key;
+        from[lane_row] = mask.first_of(query) - first_key;
+        to[lane_row] = mask.end_of(query) - first_key;
       }
 #pragma unroll
       for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
         for (int i = 0; i < 4; ++i) {
           const int key = key_tile * 8 + FragmentC::col(lane, i);
-          if (key >= to[i / 2] || (MASK == Mask::window && key < from[i / 2])) S_frag[key_tile][i] = -INFINITY;
+          if (key >= to[i / 2] || (Mask::IS_WINDOW && key < from[i / 2])) S_frag[key_tile][i] = -INFINITY;
         }
       }
     }
@@ -251,9 +262,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     start_PV(tile - 1, P_before, tile - 1 == begin);
     wgmma_wait<1>(S_frag);  // safe to read S: QK is done, PV may go on
     release(K, tile);
-    if (is_masked) mask(tile);
+    if (is_masked) hide(tile);
     // SOFTMAX
-    softmax.weigh(S_frag, P_here, false, MASK == Mask::window && is_masked);
+    softmax.weigh(S_frag, P_here, false, Mask::IS_WINDOW && is_masked);
     wgmma_wait<0>(O_frag, P_before);  // safe to touch O and the old P: PV is done
     release(V, tile - 1);
   };
@@ -261,11 +272,11 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const auto finish = [&](int tile, Weights P_last) {
     start_PV(tile, P_last, tile == begin);
     const Work work = told(round);
-    const Seen<MASK> seen(p);
+    const Mask mask(p);
     for (int lane_row = 0; lane_row < 2; ++lane_row) {  // beside PV: two exchanges complete a row's sum
       softmax.sum[lane_row] = quad_sum(softmax.sum[lane_row]);
       const int query = work[Work::QUERY] + warp * 16 + FragmentC::row(lane, 2 * lane_row);
-      const bool has_keys = IS_WHOLE || seen.first_of(query) < seen.end_of(query);
+      const bool has_keys = Mask::IS_WHOLE || mask.first_of(query) < mask.end_of(query);
       normalise[lane_row] = has_keys ? 1.0f / softmax.sum[lane_row] : 0.0f;  // no key: O = 0
       if (p.LSE != nullptr && lane % 4 == 0 && query < p.n_q)                // log(0) is -infinity
         st_global_f32(p.LSE + int64_t(work[Work::HEAD]) * p.n_q + query,
@@ -279,7 +290,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them.
     const uint32_t warp_O = smem_Q + Q.at(round) + warp * 16 * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
-    store_scaled<Element, BR, !IS_WHOLE>(lane_O, O_frag, normalise);
+    store_scaled<Element, BR, !Mask::IS_WHOLE>(lane_O, O_frag, normalise);
     fence_proxy_async_shared();  // the copy engine will find what this lane has stored
     __syncwarp();                // safe to copy: all lanes have stored
     if (lane == 0) {
@@ -304,7 +315,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   // late would miss the phase. A branch and no loop, for ptxas: of two shares one after the other it is one tile at
   // most.
   const auto let_pass = [&](int up_to) {
-    if (MASK >= Mask::causal && threadIdx.x % 128 < BLOCKS && end < up_to) {
+    if (!Mask::IS_WHOLE && threadIdx.x % 128 < BLOCKS && end < up_to) {
       K.wait_full(up_to - 1);  // safe to release: it is not on its way any more
       release(K, up_to - 1);
       V.wait_full(up_to - 1);
@@ -314,27 +325,27 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
 
   Q.wait_full(0);
-  if (MASK == Mask::window) let_pass(told(0)[Work::BEGIN]);
+  if (Mask::IS_WINDOW) let_pass(told(0)[Work::BEGIN]);
   start_QK(told(0)[Work::BEGIN]);
   wgmma_wait<0>(S_frag);  // safe to read S: QK is done
   while (true) {
     const Work work = told(round);
     begin = work[Work::BEGIN], end = work[Work::END];
     release(K, begin);
-    if (work.is_masked(begin, MASK == Mask::window)) mask(begin);
+    if (work.is_masked(begin, Mask::IS_WINDOW)) hide(begin);
     softmax.begin();
     softmax.weigh(S_frag, P_even, true, true);
     release_Q(round - 1);
     int tile = begin + 1;
-    if constexpr (MASK != Mask::window) {
+    if constexpr (!Mask::IS_WINDOW) {
       for (const int whole_end = work[Work::WHOLE_END]; tile + 1 < whole_end; tile += 2) {
         step(tile, P_even, P_odd);
         step(tile + 1, P_odd, P_even);
       }
     }
     for (; tile < end; tile += 2) {  // three at most, but in a window all
-      step(tile, P_even, P_odd, work.is_masked(tile, MASK == Mask::window));
-      if (tile + 1 < end) step(tile + 1, P_odd, P_even, work.is_masked(tile + 1, MASK == Mask::window));
+      step(tile, P_even, P_odd, work.is_masked(tile, Mask::IS_WINDOW));
+      if (tile + 1 < end) step(tile + 1, P_odd, P_even, work.is_masked(tile + 1, Mask::IS_WINDOW));
     }
     // An end for each P: ptxas would wait, too, if registers were copied while a product reads them.
     if ((end - begin) % 2 == 0) {
@@ -369,10 +380,10 @@ void run(Device& device, const ModelParams& p) {
   const bool is_window = p.left >= 0 || p.right > 0;
   const uint32_t shares = (p.causal && !is_window ? (pairs + 1) / 2 : pairs) * heads;  // two pairs or one
   launch_clusters(device,
-                  is_window            ? flash_attention<C, Mask::window>
-                  : p.causal           ? flash_attention<C, Mask::causal>
-                  : p.n_k % C::BC != 0 ? flash_attention<C, Mask::tail>
-                                       : flash_attention<C, Mask::none>,
+                  is_window            ? flash_attention<C, Window>
+                  : p.causal           ? flash_attention<C, Causal>
+                  : p.n_k % C::BC != 0 ? flash_attention<C, Tail>
+                                       : flash_attention<C, NoMask>,
                   dim3((shares < sms ? shares : sms) * C::BLOCKS), dim3(C::THREADS), C::BLOCKS, C::SMEM_BYTES, p,
                   map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR), map(p.K, p.K_strides, p.kv_heads, p.n_k, C::BC),
                   map(p.V, p.V_strides, p.kv_heads, p.n_k, C::BC), map(p.O, p.O_strides, p.heads, p.n_q, 16));

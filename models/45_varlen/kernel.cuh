@@ -12,9 +12,9 @@
 
 namespace {
 
-// 44_told spells these out, 43_window the masks and the softmax, 41_rows what starts a kernel.
-using forward::hide_both_sides, forward::let_pass, forward::LOG2E, forward::Mask, forward::Seen, forward::Softmax;
-using forward::Work;
+// 44_told spells these out, 43_window the softmax, 41_rows what starts a kernel.
+using forward::Causal, forward::hide_both_sides, forward::let_pass, forward::LOG2E, forward::NoMask;
+using forward::Softmax, forward::Tail, forward::Window, forward::Work;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
@@ -35,9 +35,9 @@ template <class C>
 __host__ __device__ __forceinline__ int pairs_of(int n_q) {
   return ((n_q + C::BR - 1) / C::BR + 1) / C::BLOCKS;
 }
-template <Mask MASK>
+template <class Mask>
 __host__ __device__ __forceinline__ int shares_of(int pairs) {
-  return MASK == Mask::causal ? (pairs + 1) / 2 : pairs;
+  return Mask::GROWS ? (pairs + 1) / 2 : pairs;
 }
 
 // A sequence: its rows in Q and in K, and how many shares there are, of all heads, up to its last one.
@@ -51,14 +51,14 @@ struct Box {  // coordinates of a box, beside that of its columns
 
 // PLAN  Sequences in the workspace, those with the longest shares first: a thread looks for a sequence's position among
 //       all.
-template <class C, Mask MASK>
+template <class C, class Mask>
 __global__ void __launch_bounds__(PLAN_THREADS) plan(ModelParams p) {
   const auto length = [](const int* cu_seqlens, int s) {
     return ld_global_s32(cu_seqlens + s + 1) - ld_global_s32(cu_seqlens + s);
   };
   const auto work_of = [&](int s) {  // of a share, but for a factor; in a window all have the same
     const int n_k = length(p.cu_seqlens_k, s);
-    return MASK == Mask::causal ? 2 * n_k - min(length(p.cu_seqlens_q, s), n_k) : n_k;
+    return Mask::GROWS ? 2 * n_k - min(length(p.cu_seqlens_q, s), n_k) : n_k;
   };
   for (int s = threadIdx.x; s < p.batch; s += PLAN_THREADS) {
     const int work = work_of(s);
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(PLAN_THREADS) plan(ModelParams p) {
       const int of_other = work_of(other);
       const bool is_before = of_other > work || (of_other == work && other < s);
       position += is_before;
-      if (is_before || other == s) up_to += p.heads * shares_of<MASK>(pairs_of<C>(length(p.cu_seqlens_q, other)));
+      if (is_before || other == s) up_to += p.heads * shares_of<Mask>(pairs_of<C>(length(p.cu_seqlens_q, other)));
     }
     const int entry[] = {ld_global_s32(p.cu_seqlens_q + s), length(p.cu_seqlens_q, s),
                          ld_global_s32(p.cu_seqlens_k + s), length(p.cu_seqlens_k, s), up_to};
@@ -78,11 +78,11 @@ __global__ void __launch_bounds__(PLAN_THREADS) plan(ModelParams p) {
 // Which queries next, and which keys they see. Clusters take the shares of all heads by turns (c, c + clusters, ...),
 // and those of sequences of several lengths to and fro: who has had the longest one gets the shortest one then. A pair
 // begins at an even tile; its second one may lie outside: it reads zeros and stores nothing.
-template <class C, Mask MASK, bool VARLEN>
+template <class C, class Mask, bool VARLEN>
 struct Schedule {
   static constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
   const ModelParams& p;
-  Seen<MASK> seen;
+  Mask mask;
   int pairs, shares, head, share;
   int heads_on, shares_on;                   // how much further on the next share of this cluster is
   int position = -1, before = 0, up_to = 0;  // VARLEN: in the plan; numbers of its first share, and behind its last one
@@ -91,13 +91,13 @@ struct Schedule {
   int first = 0, kv_tiles = 0,
       skipped = 0;  // what the pair copies; tiles of K and V are numbered since the block began
 
-  __device__ __forceinline__ Schedule(const ModelParams& p) : p(p), seen(p, p.n_q, p.n_k) {
+  __device__ __forceinline__ Schedule(const ModelParams& p) : p(p), mask(p, p.n_q, p.n_k) {
     if (VARLEN) {
       deal_out();
       return;
     }
     const int cluster = blockIdx.x / BLOCKS, clusters = gridDim.x / BLOCKS;
-    pairs = pairs_of<C>(p.n_q), shares = shares_of<MASK>(pairs);
+    pairs = pairs_of<C>(p.n_q), shares = shares_of<Mask>(pairs);
     head = cluster / shares, heads_on = clusters / shares;
     share = cluster % shares, shares_on = clusters % shares;
   }
@@ -108,24 +108,24 @@ struct Schedule {
     while (number >= up_to && ++position < p.batch) {
       const Sequence* const sequence = static_cast<const Sequence*>(p.workspace) + position;
       before = up_to, up_to = ld_global_s32(&sequence->up_to);
-      q_begin = ld_global_s32(&sequence->q_begin), seen.n_q = ld_global_s32(&sequence->n_q);
-      k_begin = ld_global_s32(&sequence->k_begin), seen.n_k = ld_global_s32(&sequence->n_k);
+      q_begin = ld_global_s32(&sequence->q_begin), mask.n_q = ld_global_s32(&sequence->n_q);
+      k_begin = ld_global_s32(&sequence->k_begin), mask.n_k = ld_global_s32(&sequence->n_k);
     }
     if (position == p.batch) return;
-    pairs = pairs_of<C>(seen.n_q), shares = shares_of<MASK>(pairs);
+    pairs = pairs_of<C>(mask.n_q), shares = shares_of<Mask>(pairs);
     head = (number - before) / shares, share = (number - before) % shares;
   }
-  __device__ __forceinline__ int last_query(int tile) const { return min((tile + 1) * BR, seen.n_q) - 1; }
+  __device__ __forceinline__ int last_query(int tile) const { return min((tile + 1) * BR, mask.n_q) - 1; }
   __device__ __forceinline__ int tiles_before(int tile) const {
-    return seen.first_of(min(tile * BR, seen.n_q - 1)) / BC;
+    return mask.first_of(min(tile * BR, mask.n_q - 1)) / BC;
   }
   __device__ __forceinline__ int tiles_up_to(int tile) const {  // at least one, masked, for queries that see none
-    return (max(seen.end_of(last_query(tile)), 1) + BC - 1) / BC;
+    return (max(mask.end_of(last_query(tile)), 1) + BC - 1) / BC;
   }
   __device__ __forceinline__ bool next() {
     first += kv_tiles;
     ++round;
-    const bool has_second = MASK == Mask::causal && 2 * share + 1 < pairs;  // the pair in the middle is alone
+    const bool has_second = Mask::GROWS && 2 * share + 1 < pairs;  // the pair in the middle is alone
     if (turn == 1 || (turn == 0 && !has_second)) {
       if (VARLEN) {
         deal_out();
@@ -136,7 +136,7 @@ struct Schedule {
       turn = -1;
     }
     ++turn;
-    const int pair = MASK == Mask::causal && turn == 0 ? pairs - 1 - share : share;
+    const int pair = Mask::GROWS && turn == 0 ? pairs - 1 - share : share;
     q_tile = pair * BLOCKS + cluster_rank();
     skipped = tiles_before(pair * BLOCKS);
     kv_tiles = tiles_up_to(pair * BLOCKS + BLOCKS - 1) - skipped;
@@ -146,9 +146,9 @@ struct Schedule {
   __device__ __forceinline__ void tell(Work work) const {
     const int zero = first - skipped;
     work.tell({zero + tiles_before(q_tile), zero + tiles_up_to(q_tile),
-               MASK == Mask::window ? zero + seen.first_of(last_query(q_tile)) / BC + 1 : 0,
-               zero + min(seen.end_of(q_tile * BR), seen.n_k) / BC,  // a second block may lie outside
-               zero, q_tile * BR, head, true, seen.n_q, seen.n_k, q_begin});
+               Mask::IS_WINDOW ? zero + mask.first_of(last_query(q_tile)) / BC + 1 : 0,
+               zero + min(mask.end_of(q_tile * BR), mask.n_k) / BC,  // a second block may lie outside
+               zero, q_tile * BR, head, true, mask.n_q, mask.n_k, q_begin});
   }
 };
 
@@ -162,7 +162,7 @@ __device__ __forceinline__ Box box_of(int row, int n, int begin, int head, int s
   return {ROWS - valid, first + valid, head};
 }
 
-template <class C, Mask MASK, bool VARLEN>
+template <class C, class Mask, bool VARLEN>
 __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ModelParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
   static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
   static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
-  constexpr bool IS_WHOLE = MASK <= Mask::tail && !VARLEN;  // every query sees all keys
+  constexpr bool IS_WHOLE = Mask::IS_WHOLE && !VARLEN;  // every query sees all keys
   // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240, or
   // 40 + 2 x 232, where the one that copies has more to find out.
   constexpr int PRODUCER_REGISTERS = IS_WHOLE ? 24 : 40, CONSUMER_REGISTERS = IS_WHOLE ? 240 : 232;
@@ -202,13 +202,13 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (threadIdx.x == WARPS * 32) {
-      Schedule<C, MASK, VARLEN> work(p);
+      Schedule<C, Mask, VARLEN> work(p);
       int kv_head = 0, sequence = 0;
       const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
         ring.wait_empty(tile);
         ring.expect(tile);
         const uint32_t panel = cluster_rank(), target = ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES;
-        const Box from = box_of<BC, VARLEN>(work.key_of(tile), work.seen.n_k, work.k_begin, kv_head, sequence);
+        const Box from = box_of<BC, VARLEN>(work.key_of(tile), work.mask.n_k, work.k_begin, kv_head, sequence);
         cp_async_bulk_tensor_4d_multicast(target, map, panel * PANEL_COLS, from.y, from.z, from.w, ring.full_of(tile),
                                           0b11);
       };
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
         Q.expect(work.round);
         const int head = work.head % p.heads;
         kv_head = head / (p.heads / p.kv_heads), sequence = work.head / p.heads;
-        const Box from = box_of<BR, VARLEN>(work.q_tile * BR, work.seen.n_q, work.q_begin, head, sequence);
+        const Box from = box_of<BR, VARLEN>(work.q_tile * BR, work.mask.n_q, work.q_begin, head, sequence);
         for (int panel = 0; panel < PANELS; ++panel)
           cp_async_bulk_tensor_4d(smem_Q + Q.at(work.round) + panel * BR * PANEL_ROW_BYTES, Q_map, panel * PANEL_COLS,
                                   from.y, from.z, from.w, Q.full_of(work.round));
@@ -262,7 +262,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
   const auto hide = [&](int tile) {
     const Work work = told(round);
-    hide_both_sides<MASK>(S_frag, Seen<MASK>(p, work[Work::N_Q], work[Work::N_K]), work, tile);
+    hide_both_sides(S_frag, Mask(p, work[Work::N_Q], work[Work::N_K]), work, tile);
   };
   const auto start_PV = [&](int tile, Weights P_frag, bool is_first) {
     const uint64_t V_here = wgmma_advance(V_tiles, V.at(tile));
@@ -281,7 +281,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     release(K, tile);
     if (is_masked) hide(tile);
     // SOFTMAX
-    softmax.weigh(S_frag, P_here, false, MASK == Mask::window && is_masked);
+    softmax.weigh(S_frag, P_here, false, Mask::IS_WINDOW && is_masked);
     wgmma_wait<0>(O_frag, P_before);  // safe to touch O and the old P: PV is done
     release(V, tile - 1);
   };
@@ -289,15 +289,15 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const auto finish = [&](int tile, Weights P_last) {
     start_PV(tile, P_last, tile == begin);
     const Work work = told(round);
-    const Seen<MASK> seen(p, work[Work::N_Q], work[Work::N_K]);
+    const Mask mask(p, work[Work::N_Q], work[Work::N_K]);
     // Rows of the log-sum-exp: of a head of a sequence one behind the other, or of a head of all sequences.
     const int64_t rows = VARLEN ? ld_global_s32(p.cu_seqlens_q + p.batch) : p.n_q, head = work[Work::HEAD];
     for (int lane_row = 0; lane_row < 2; ++lane_row) {  // beside PV: two exchanges complete a row's sum
       softmax.sum[lane_row] = quad_sum(softmax.sum[lane_row]);
       const int query = work[Work::QUERY] + warp * 16 + FragmentC::row(lane, 2 * lane_row);
-      const bool has_keys = IS_WHOLE || seen.first_of(query) < seen.end_of(query);
+      const bool has_keys = IS_WHOLE || mask.first_of(query) < mask.end_of(query);
       normalise[lane_row] = has_keys ? 1.0f / softmax.sum[lane_row] : 0.0f;  // no key: O = 0
-      if (p.LSE != nullptr && lane % 4 == 0 && query < seen.n_q)             // log(0) is -infinity
+      if (p.LSE != nullptr && lane % 4 == 0 && query < mask.n_q)             // log(0) is -infinity
         st_global_f32(p.LSE + head * rows + work[Work::Q_BEGIN] + query,
                       softmax.largest(lane_row) / LOG2E + logf(softmax.sum[lane_row]));
     }
@@ -334,27 +334,27 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 
   Q.wait_full(0);
   if (VARLEN && !told(0)[Work::MORE]) return cluster_sync();  // in a plan a cluster may be without work; as below
-  if (MASK == Mask::window) let_pass<true, BLOCKS>(K, V, end, told(0)[Work::BEGIN], release);
+  if (Mask::IS_WINDOW) let_pass<true, BLOCKS>(K, V, end, told(0)[Work::BEGIN], release);
   start_QK(told(0)[Work::BEGIN]);
   wgmma_wait<0>(S_frag);  // safe to read S: QK is done
   while (true) {
     const Work work = told(round);
     begin = work[Work::BEGIN], end = work[Work::END];
     release(K, begin);
-    if (work.is_masked(begin, MASK == Mask::window)) hide(begin);
+    if (work.is_masked(begin, Mask::IS_WINDOW)) hide(begin);
     softmax.begin();
     softmax.weigh(S_frag, P_even, true, true);
     release_Q(round - 1);
     int tile = begin + 1;
-    if constexpr (MASK != Mask::window) {
+    if constexpr (!Mask::IS_WINDOW) {
       for (const int whole_end = work[Work::WHOLE_END]; tile + 1 < whole_end; tile += 2) {
         step(tile, P_even, P_odd);
         step(tile + 1, P_odd, P_even);
       }
     }
     for (; tile < end; tile += 2) {  // three at most, but in a window all
-      step(tile, P_even, P_odd, work.is_masked(tile, MASK == Mask::window));
-      if (tile + 1 < end) step(tile + 1, P_odd, P_even, work.is_masked(tile + 1, MASK == Mask::window));
+      step(tile, P_even, P_odd, work.is_masked(tile, Mask::IS_WINDOW));
+      if (tile + 1 < end) step(tile + 1, P_odd, P_even, work.is_masked(tile + 1, Mask::IS_WINDOW));
     }
     // An end for each P: ptxas would wait, too, if registers were copied while a product reads them.
     if ((end - begin) % 2 == 0) {
@@ -364,7 +364,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     ++round;
     Q.wait_full(round);
-    let_pass<(MASK >= Mask::causal), BLOCKS>(K, V, end, told(round)[Work::BEGIN], release);  // or all that was copied
+    let_pass<!Mask::IS_WHOLE, BLOCKS>(K, V, end, told(round)[Work::BEGIN], release);  // or all that was copied
     if (!told(round)[Work::MORE]) break;
     start_QK(told(round)[Work::BEGIN]);
     store(round - 1);       // beside QK
@@ -379,7 +379,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 //         pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells the copy engine
 //         where rows end. A sequence among others ends where the tensor does not, so its map is another one: y < ROWS
 //         rows from row z - ROWS on, for every z. In a box from y = ROWS - valid on so many lie inside; z says which.
-template <class C, Mask MASK, bool VARLEN>
+template <class C, class Mask, bool VARLEN>
 void start(Device& device, const ModelParams& p) {
   const auto map = [&](const void* data, const ForwardParams::Strides& strides, int heads, int n, uint32_t rows) {
     const auto* const tensor = static_cast<const typename C::Element*>(data);
@@ -391,10 +391,10 @@ void start(Device& device, const ModelParams& p) {
     return tensor_map_4d(device, tensor, {uint32_t(p.d), uint32_t(n), uint32_t(heads), uint32_t(p.batch)},
                          {row, head, sequence}, {PANEL_COLS, rows, 1, 1});
   };
-  if (VARLEN) launch(device, plan<C, MASK>, dim3(1), dim3(PLAN_THREADS), 0, p);
-  const uint32_t shares = shares_of<MASK>(pairs_of<C>(p.n_q)) * p.batch * p.heads;  // at most, where lengths differ
+  if (VARLEN) launch(device, plan<C, Mask>, dim3(1), dim3(PLAN_THREADS), 0, p);
+  const uint32_t shares = shares_of<Mask>(pairs_of<C>(p.n_q)) * p.batch * p.heads;  // at most, where lengths differ
   const uint32_t clusters = multiprocessors(device) / C::BLOCKS;
-  launch_clusters(device, flash_attention<C, MASK, VARLEN>, dim3((shares < clusters ? shares : clusters) * C::BLOCKS),
+  launch_clusters(device, flash_attention<C, Mask, VARLEN>, dim3((shares < clusters ? shares : clusters) * C::BLOCKS),
                   dim3(C::THREADS), C::BLOCKS, C::SMEM_BYTES, p, map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR),
                   map(p.K, p.K_strides, p.kv_heads, p.n_k, C::BC), map(p.V, p.V_strides, p.kv_heads, p.n_k, C::BC),
                   map(p.O, p.O_strides, p.heads, p.n_q, 16));
@@ -404,16 +404,16 @@ template <class C>
 void run(Device& device, const ModelParams& p) {
   const bool is_window = p.left >= 0 || p.right > 0;
   if (p.cu_seqlens_q != nullptr) {
-    is_window  ? start<C, Mask::window, true>(device, p)
-    : p.causal ? start<C, Mask::causal, true>(device, p)
-               : start<C, Mask::tail, true>(device, p);
+    is_window  ? start<C, Window, true>(device, p)
+    : p.causal ? start<C, Causal, true>(device, p)
+               : start<C, Tail, true>(device, p);
   } else if (p.n_k == 0) {
     forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
   } else {
-    is_window            ? start<C, Mask::window, false>(device, p)
-    : p.causal           ? start<C, Mask::causal, false>(device, p)
-    : p.n_k % C::BC != 0 ? start<C, Mask::tail, false>(device, p)
-                         : start<C, Mask::none, false>(device, p);
+    is_window            ? start<C, Window, false>(device, p)
+    : p.causal           ? start<C, Causal, false>(device, p)
+    : p.n_k % C::BC != 0 ? start<C, Tail, false>(device, p)
+                         : start<C, NoMask, false>(device, p);
   }
 }
 

@@ -33,7 +33,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
     return spec.lens_q.count > 0 ? spec.batch * sizeof(Sequence) : uint64_t{0};
   };
   rest.recorded = true;
-  return ladder::make_variant<C>(run<C>, flash_attention<C, Mask::none, false>, predict<C>, std::move(rest));
+  return ladder::make_variant<C>(run<C>, flash_attention<C, NoMask, false>, predict<C>, std::move(rest));
 }
 
 const ladder::Registration registration({

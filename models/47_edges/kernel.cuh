@@ -12,10 +12,10 @@
 
 namespace {
 
-// 45_varlen spells these out, 44_told what is told, 43_window the masks and the softmax.
-using forward::blocks_for, forward::Box, forward::box_of, forward::let_pass, forward::LOG2E, forward::Mask;
-using forward::plan, forward::PLAN_THREADS, forward::rows_map, forward::Schedule, forward::Seen, forward::Sequence;
-using forward::Softmax, forward::Work;
+// 45_varlen spells these out, 44_told what is told, 43_window the softmax.
+using forward::blocks_for, forward::Box, forward::box_of, forward::Causal, forward::let_pass, forward::LOG2E;
+using forward::NoMask, forward::plan, forward::PLAN_THREADS, forward::rows_map, forward::Schedule;
+using forward::Sequence, forward::Softmax, forward::Tail, forward::Window, forward::Work;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
@@ -30,7 +30,7 @@ struct Config : forward::Tile<T, BR, BC, WARPS, STAGES, BLOCKS> {
   using Alone = Config<T, BR, BC, WARPS, STAGES, 1>;
 };
 
-template <class C, Mask MASK, bool VARLEN>
+template <class C, class Mask, bool VARLEN>
 __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ModelParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
@@ -40,8 +40,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
   static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
   static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
-  static_assert((MASK == Mask::window) == (BLOCKS == 1), "in a window blocks work alone");
-  constexpr bool IS_WHOLE = MASK <= Mask::tail && !VARLEN;  // every query sees all keys
+  static_assert(Mask::IS_WINDOW == (BLOCKS == 1), "in a window blocks work alone");
+  constexpr bool IS_WHOLE = Mask::IS_WHOLE && !VARLEN;  // every query sees all keys
   // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240, or
   // 40 + 2 x 232, where the one that copies has more to find out.
   constexpr int PRODUCER_REGISTERS = IS_WHOLE ? 24 : 40, CONSUMER_REGISTERS = IS_WHOLE ? 240 : 232;
@@ -76,12 +76,12 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (threadIdx.x == WARPS * 32) {
-      Schedule<C, MASK, VARLEN> work(p);
+      Schedule<C, Mask, VARLEN> work(p);
       int kv_head = 0, sequence = 0;
       const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
         ring.wait_empty(tile);
         ring.expect(tile);
-        const Box from = box_of<BC, VARLEN>(work.key_of(tile), work.seen.n_k, work.k_begin, kv_head, sequence);
+        const Box from = box_of<BC, VARLEN>(work.key_of(tile), work.mask.n_k, work.k_begin, kv_head, sequence);
         for (uint32_t panel = cluster_rank(); panel < PANELS; panel += BLOCKS)
           cp_async_bulk_tensor_4d_multicast(ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES, map,
                                             panel * PANEL_COLS, from.y, from.z, from.w, ring.full_of(tile),
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
         Q.expect(work.round);
         const int head = work.head % p.heads;
         kv_head = head / (p.heads / p.kv_heads), sequence = work.head / p.heads;
-        const Box from = box_of<BR, VARLEN>(work.q_tile * BR, work.seen.n_q, work.q_begin, head, sequence);
+        const Box from = box_of<BR, VARLEN>(work.q_tile * BR, work.mask.n_q, work.q_begin, head, sequence);
         for (int panel = 0; panel < PANELS; ++panel)
           cp_async_bulk_tensor_4d(smem_Q + Q.at(work.round) + panel * BR * PANEL_ROW_BYTES, Q_map, panel * PANEL_COLS,
                                   from.y, from.z, from.w, Q.full_of(work.round));
@@ -136,9 +136,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     wgmma_commit();
   };
   // Masks what rows do not see of a tile. Whether their window begins there: then a row may meet its first key.
-  const auto mask = [&](int tile) {
+  const auto hide = [&](int tile) {
     const Work work = told(round);
-    const Seen<MASK> seen(p, work[Work::N_Q], work[Work::N_K]);
+    const Mask mask(p, work[Work::N_Q], work[Work::N_K]);
     const int first_key = (tile - work[Work::ZERO]) * BC;
     const auto hide = [&](auto is_hidden) {
 #pragma unroll
@@ -149,13 +149,13 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       }
     };
     const int query = work.query(), below = query + 8;
-    const bool begins = MASK == Mask::window && tile < work[Work::WHOLE_BEGIN];
+    const bool begins = Mask::IS_WINDOW && tile < work[Work::WHOLE_BEGIN];
     if (begins) {
-      const int from[2] = {seen.first_of(query) - first_key, seen.first_of(below) - first_key};
+      const int from[2] = {mask.first_of(query) - first_key, mask.first_of(below) - first_key};
       hide([&](int key, int lane_row) { return key < from[lane_row]; });
     }
-    if (MASK != Mask::none && tile >= work[Work::WHOLE_END]) {
-      const int to[2] = {seen.end_of(query) - first_key, seen.end_of(below) - first_key};
+    if (Mask::HIDES && tile >= work[Work::WHOLE_END]) {
+      const int to[2] = {mask.end_of(query) - first_key, mask.end_of(below) - first_key};
       hide([&](int key, int lane_row) { return key >= to[lane_row]; });
     }
     return begins;
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     start_PV(tile - 1, P_before, tile - 1 == begin);
     wgmma_wait<1>(S_frag);  // safe to read S: QK is done, PV may go on
     release(K, tile);
-    const bool looks = may_be_masked && mask(tile);
+    const bool looks = may_be_masked && hide(tile);
     // SOFTMAX
     softmax.weigh(S_frag, P_here, false, looks);
     wgmma_wait<0>(O_frag, P_before);  // safe to touch O and the old P: PV is done
@@ -185,15 +185,15 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const auto finish = [&](int tile, Weights P_last) {
     start_PV(tile, P_last, tile == begin);
     const Work work = told(round);
-    const Seen<MASK> seen(p, work[Work::N_Q], work[Work::N_K]);
+    const Mask mask(p, work[Work::N_Q], work[Work::N_K]);
     // Rows of the log-sum-exp: of a head of a sequence one behind the other, or of a head of all sequences.
     const int64_t rows = VARLEN ? ld_global_s32(p.cu_seqlens_q + p.batch) : p.n_q, head = work[Work::HEAD];
     for (int lane_row = 0; lane_row < 2; ++lane_row) {  // beside PV: two exchanges complete a row's sum
       softmax.sum[lane_row] = quad_sum(softmax.sum[lane_row]);
       const int query = work[Work::QUERY] + warp * 16 + FragmentC::row(lane, 2 * lane_row);
-      const bool has_keys = IS_WHOLE || seen.first_of(query) < seen.end_of(query);
+      const bool has_keys = IS_WHOLE || mask.first_of(query) < mask.end_of(query);
       normalise[lane_row] = has_keys ? 1.0f / softmax.sum[lane_row] : 0.0f;  // no key: O = 0
-      if (p.LSE != nullptr && lane % 4 == 0 && query < seen.n_q)             // log(0) is -infinity
+      if (p.LSE != nullptr && lane % 4 == 0 && query < mask.n_q)             // log(0) is -infinity
         st_global_f32(p.LSE + head * rows + work[Work::Q_BEGIN] + query,
                       softmax.largest(lane_row) / LOG2E + logf(softmax.sum[lane_row]));
     }
@@ -239,12 +239,12 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     const Work work = told(round);
     begin = work[Work::BEGIN], end = work[Work::END];
     release(K, begin);
-    mask(begin);
+    hide(begin);
     softmax.begin();
     softmax.weigh(S_frag, P_even, true, true);
     release_Q(round - 1);
     int tile = begin + 1;
-    if constexpr (MASK != Mask::window) {
+    if constexpr (!Mask::IS_WINDOW) {
       for (const int whole_end = work[Work::WHOLE_END]; tile + 1 < whole_end; tile += 2) {
         step(tile, P_even, P_odd);
         step(tile + 1, P_odd, P_even);
@@ -262,7 +262,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     ++round;
     Q.wait_full(round);
-    let_pass<MASK == Mask::causal, BLOCKS>(K, V, end, told(round)[Work::BEGIN], release);  // or all that was copied
+    let_pass<Mask::GROWS, BLOCKS>(K, V, end, told(round)[Work::BEGIN], release);  // or all that was copied
     if (!told(round)[Work::MORE]) break;
     start_QK(told(round)[Work::BEGIN]);
     store(round - 1);       // beside QK
@@ -276,13 +276,13 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 // LAUNCH  As many blocks as run at the same time, one per SM, in pairs, or fewer where there is less to do. The
 //         pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells the copy engine
 //         where rows end: what it asks for behind is zeros, and what it stores there is dropped.
-template <class C, Mask MASK, bool VARLEN>
+template <class C, class Mask, bool VARLEN>
 void start(Device& device, const ModelParams& p) {
   const auto map = [&](const void* tensor, const ForwardParams::Strides& strides, int heads, int n, int rows) {
     return rows_map<typename C::Element, VARLEN>(device, tensor, strides, p.d, n, heads, p.batch, rows);
   };
-  if (VARLEN) launch(device, plan<C, MASK>, dim3(1), dim3(PLAN_THREADS), 0, p);
-  launch_clusters(device, flash_attention<C, MASK, VARLEN>, dim3(blocks_for<C, MASK>(device, p)), dim3(C::THREADS),
+  if (VARLEN) launch(device, plan<C, Mask>, dim3(1), dim3(PLAN_THREADS), 0, p);
+  launch_clusters(device, flash_attention<C, Mask, VARLEN>, dim3(blocks_for<C, Mask>(device, p)), dim3(C::THREADS),
                   C::BLOCKS, C::SMEM_BYTES, p, map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR),
                   map(p.K, p.K_strides, p.kv_heads, p.n_k, C::BC), map(p.V, p.V_strides, p.kv_heads, p.n_k, C::BC),
                   map(p.O, p.O_strides, p.heads, p.n_q, 16));
@@ -292,16 +292,16 @@ template <class C>
 void run(Device& device, const ModelParams& p) {
   const bool is_window = p.left >= 0 || p.right > 0;
   if (p.cu_seqlens_q != nullptr) {
-    is_window  ? start<typename C::Alone, Mask::window, true>(device, p)
-    : p.causal ? start<C, Mask::causal, true>(device, p)
-               : start<C, Mask::tail, true>(device, p);
+    is_window  ? start<typename C::Alone, Window, true>(device, p)
+    : p.causal ? start<C, Causal, true>(device, p)
+               : start<C, Tail, true>(device, p);
   } else if (p.n_k == 0) {
     forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
   } else {
-    is_window            ? start<typename C::Alone, Mask::window, false>(device, p)
-    : p.causal           ? start<C, Mask::causal, false>(device, p)
-    : p.n_k % C::BC != 0 ? start<C, Mask::tail, false>(device, p)
-                         : start<C, Mask::none, false>(device, p);
+    is_window            ? start<typename C::Alone, Window, false>(device, p)
+    : p.causal           ? start<C, Causal, false>(device, p)
+    : p.n_k % C::BC != 0 ? start<C, Tail, false>(device, p)
+                         : start<C, NoMask, false>(device, p);
   }
 }
 

@@ -32,7 +32,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest.writes_lse = true;
   rest.from_first_key = true;
   rest.recorded = true;
-  return ladder::make_variant<C>(run<C>, flash_attention<C, Mask::none, Score<false, false>>, predict<C>,
+  return ladder::make_variant<C>(run<C>, flash_attention<C, forward::NoMask, Score<false, false>>, predict<C>,
                                  std::move(rest));
 }
 

@@ -10,10 +10,10 @@
 
 namespace {
 
-// 44_told spells these out, 43_window the masks and the softmax, 45_varlen what starts a kernel, 48_scores the scores.
+// 44_told spells these out, 43_window the softmax, 45_varlen what starts a kernel, 48_scores the scores.
 using forward::blocks_for, forward::change_scores, forward::finish_rows, forward::hide_unseen, forward::LOG2E;
-using forward::Mask, forward::RESCALE_ABOVE, forward::rows_map, forward::Schedule, forward::Score, forward::Seen;
-using forward::SUM_LIMIT, forward::Work;
+using forward::RESCALE_ABOVE, forward::rows_map, forward::Schedule, forward::Score, forward::SUM_LIMIT;
+using forward::Work;
 
 constexpr int HEAD_DIM = 64;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 64 halves = 128 B
@@ -54,7 +54,7 @@ struct SoftmaxInTwo : forward::Softmax<T, BC> {
   }
 };
 
-template <class C, Mask MASK, class Function>
+template <class C, class Mask, class Function>
 __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ScoreParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
@@ -63,7 +63,6 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
   static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
-  constexpr bool IS_WHOLE = MASK <= Mask::tail;  // every query sees all keys
   // 512 threads start with 128 registers each. Of four warpgroups: 4 x 128 = 32 + 3 x 160.
   constexpr int PRODUCER_REGISTERS = 32, CONSUMER_REGISTERS = 160;
 
@@ -93,7 +92,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (threadIdx.x == WARPS * 32) {
-      Schedule<C, MASK> work(p);
+      Schedule<C, Mask> work(p);
       int kv_head = 0, sequence = 0;
       const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
         ring.wait_empty(tile);
@@ -161,7 +160,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     wgmma_wait<1>(S_frag);  // safe to read S: QK is done, PV may go on
     release(K, tile);
     change_scores(S_frag, function, p, told(round), tile);
-    const bool may_begin = may_be_masked && hide_unseen(S_frag, Seen<MASK>(p), told(round), tile);
+    const bool may_begin = may_be_masked && hide_unseen(S_frag, Mask(p), told(round), tile);
     // SOFTMAX
     softmax.scale(S_frag, false, may_begin);
     wgmma_wait<0>(O_frag, P_frag);  // safe to touch O and P: PV is done
@@ -171,7 +170,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   float normalise[2];
   const auto finish = [&](int tile) {
     start_PV(tile, tile == begin);
-    finish_rows<MASK, IS_WHOLE>(p, told(round), softmax, normalise);  // beside PV
+    finish_rows<Mask>(p, told(round), softmax, normalise);  // beside PV
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
     wgmma_wait<0>(O_frag, P_frag);           // safe to touch O: the last PV is done
     release(V, tile);
@@ -180,7 +179,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them.
     const uint32_t warp_O = smem_Q + Q.at(round) + warp * 16 * ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * ROW_BYTES;
-    store_scaled<Element, BR, !IS_WHOLE>(lane_O, O_frag, normalise);
+    store_scaled<Element, BR, !Mask::IS_WHOLE>(lane_O, O_frag, normalise);
     fence_proxy_async_shared();  // the copy engine will find what this lane has stored
     __syncwarp();                // safe to copy: all lanes have stored
     if (lane == 0) {
@@ -206,13 +205,13 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     begin = work[Work::BEGIN], end = work[Work::END];
     release(K, begin);
     change_scores(S_frag, function, p, work, begin);
-    hide_unseen(S_frag, Seen<MASK>(p), work, begin);
+    hide_unseen(S_frag, Mask(p), work, begin);
     softmax.begin(work.number(Work::SINK), lane % 4 == 0);
     softmax.scale(S_frag, true, true);
     softmax.weigh(S_frag, P_frag, true);
     release_Q(round - 1);
     int tile = begin + 1;
-    if constexpr (MASK != Mask::window) {
+    if constexpr (!Mask::IS_WINDOW) {
       for (const int whole_end = work[Work::WHOLE_END]; tile < whole_end; ++tile) step(tile);
     }
     for (; tile < end; ++tile) step(tile, true);
@@ -231,12 +230,12 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 // LAUNCH  As many blocks as run at the same time, one per SM, or fewer where there is less to do. The pointers of `p`
 //         belong to the device and are multiples of 16 B, as are strides. A map tells the copy engine where rows end:
 //         what it asks for behind is zeros, and what it stores there is dropped.
-template <class C, Mask MASK, class Function>
+template <class C, class Mask, class Function>
 void start(Device& device, const ScoreParams& p) {
   const auto map = [&](const void* tensor, const ForwardParams::Strides& strides, int heads, int n, int rows) {
     return rows_map<typename C::Element>(device, tensor, strides, p.d, n, heads, p.batch, rows);
   };
-  launch(device, flash_attention<C, MASK, Function>, dim3(blocks_for<C, MASK>(device, p)), dim3(C::THREADS),
+  launch(device, flash_attention<C, Mask, Function>, dim3(blocks_for<C, Mask>(device, p)), dim3(C::THREADS),
          C::SMEM_BYTES, p, map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR),
          map(p.K, p.K_strides, p.kv_heads, p.n_k, C::BC), map(p.V, p.V_strides, p.kv_heads, p.n_k, C::BC),
          map(p.O, p.O_strides, p.heads, p.n_q, 16));
@@ -246,7 +245,7 @@ template <class C>
 void run(Device& device, const ScoreParams& p) {
   if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
   forward::start_function<C, Score>(
-      p, [&]<class Config, Mask MASK, class Function>() { start<Config, MASK, Function>(device, p); });
+      p, [&]<class Config, class Mask, class Function>() { start<Config, Mask, Function>(device, p); });
 }
 
 }  // namespace

@@ -13,9 +13,9 @@
 namespace {
 
 using Element = bf16;
-// 44_told spells these out, 43_window the masks and the softmax, 45_varlen what starts a kernel.
+// 44_told spells these out, 43_window the softmax, 45_varlen what starts a kernel.
 using forward::blocks_for, forward::finish_rows, forward::hide_unseen, forward::let_pass, forward::LOG2E;
-using forward::Mask, forward::rows_map, forward::Schedule, forward::Seen, forward::Softmax, forward::Work;
+using forward::rows_map, forward::Schedule, forward::Softmax, forward::Work;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
@@ -94,7 +94,7 @@ struct NearSoftmax : Softmax<T, BC> {
   }
 };
 
-template <class C, Mask MASK, class Function>
+template <class C, class Mask, class Function>
 __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ScoreParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
@@ -102,12 +102,11 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
   static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
-  static_assert((MASK == Mask::window) == (BLOCKS == 1), "in a window blocks work alone");
+  static_assert(Mask::IS_WINDOW == (BLOCKS == 1), "in a window blocks work alone");
   static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
-  constexpr bool IS_WHOLE = MASK <= Mask::tail;  // every query sees all keys
   // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240, or
   // 40 + 2 x 232, where the one that copies has more to find out.
-  constexpr int PRODUCER_REGISTERS = IS_WHOLE ? 24 : 40, CONSUMER_REGISTERS = IS_WHOLE ? 240 : 232;
+  constexpr int PRODUCER_REGISTERS = Mask::IS_WHOLE ? 24 : 40, CONSUMER_REGISTERS = Mask::IS_WHOLE ? 240 : 232;
 
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
   constexpr uint32_t TILE_BYTES = BC * ROW_BYTES, Q_BYTES = BR * ROW_BYTES;
@@ -140,7 +139,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (threadIdx.x == WARPS * 32) {
-      Schedule<C, MASK> work(p);
+      Schedule<C, Mask> work(p);
       int kv_head = 0, sequence = 0;
       const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
         ring.wait_empty(tile);
@@ -238,7 +237,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     if (!Function::CHANGES || (may_be_masked && told(round).is_masked(tile, true)) ||
         !softmax.weigh_near(S_frag, P_here, function)) {
       change();
-      const bool looks = may_be_masked && hide_unseen(S_frag, Seen<MASK>(p), told(round), tile);
+      const bool looks = may_be_masked && hide_unseen(S_frag, Mask(p), told(round), tile);
       softmax.weigh(S_frag, P_here, false, looks);
     }
     wgmma_wait<0>(O_frag, P_before);  // safe to touch O and the old P: PV is done
@@ -247,7 +246,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   float normalise[2];
   const auto finish = [&](int tile, Weights P_last) {
     start_PV(tile, P_last, tile == begin);
-    finish_rows<MASK, IS_WHOLE>(p, told(round), softmax, normalise);  // beside PV
+    finish_rows<Mask>(p, told(round), softmax, normalise);  // beside PV
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
     wgmma_wait<0>(O_frag, P_last);           // safe to touch O: the last PV is done
     release(V, tile);
@@ -257,7 +256,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     //        l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns, two C fragments.
     const uint32_t warp_O = smem_Q + Q.at(round) + warp * 16 * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
-    store_scaled<Element, BR, !IS_WHOLE>(lane_O, O_frag, normalise);
+    store_scaled<Element, BR, !Mask::IS_WHOLE>(lane_O, O_frag, normalise);
     fence_proxy_async_shared();  // the copy engine will find what this lane has stored
     __syncwarp();                // safe to copy: all lanes have stored
     if (lane == 0) {
@@ -286,12 +285,12 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     begin = work[Work::BEGIN], end = work[Work::END];
     release(K, begin);
     change();
-    hide_unseen(S_frag, Seen<MASK>(p), work, begin);
+    hide_unseen(S_frag, Mask(p), work, begin);
     softmax.begin(work.number(SINK), lane % 4 == 0);
     softmax.weigh(S_frag, P_even, true, true);
     release_Q(round - 1);
     int tile = begin + 1;
-    if constexpr (MASK != Mask::window) {
+    if constexpr (!Mask::IS_WINDOW) {
       for (const int whole_end = work[Work::WHOLE_END]; tile + 1 < whole_end; tile += 2) {
         step(tile, P_even, P_odd);
         step(tile + 1, P_odd, P_even);
@@ -309,7 +308,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     ++round;
     Q.wait_full(round);
-    let_pass<MASK == Mask::causal, BLOCKS>(K, V, end, told(round)[Work::BEGIN], release);  // or all that was copied
+    let_pass<Mask::GROWS, BLOCKS>(K, V, end, told(round)[Work::BEGIN], release);  // or all that was copied
     if (!told(round)[Work::MORE]) break;
     start_QK(told(round)[Work::BEGIN]);
     store(round - 1);       // beside QK
@@ -323,12 +322,12 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 // LAUNCH  As many blocks as run at the same time, one per SM, in pairs, or fewer where there is less to do. The
 //         pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells the copy engine
 //         where rows end: what it asks for behind is zeros, and what it stores there is dropped.
-template <class C, Mask MASK, class Function>
+template <class C, class Mask, class Function>
 void start(Device& device, const ScoreParams& p) {
   const auto map = [&](const void* tensor, const ForwardParams::Strides& strides, int heads, int n, int rows) {
     return rows_map<Element>(device, tensor, strides, p.d, n, heads, p.batch, rows);
   };
-  launch_clusters(device, flash_attention<C, MASK, Function>, dim3(blocks_for<C, MASK>(device, p)), dim3(C::THREADS),
+  launch_clusters(device, flash_attention<C, Mask, Function>, dim3(blocks_for<C, Mask>(device, p)), dim3(C::THREADS),
                   C::BLOCKS, C::SMEM_BYTES, p, map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR),
                   map(p.K, p.K_strides, p.kv_heads, p.n_k, C::BC), map(p.V, p.V_strides, p.kv_heads, p.n_k, C::BC),
                   map(p.O, p.O_strides, p.heads, p.n_q, 16));
@@ -337,7 +336,7 @@ void start(Device& device, const ScoreParams& p) {
 template <class C>
 void run(Device& device, const ScoreParams& p) {
   if (p.n_k == 0) return forward::start_no_keys<Element, HEAD_DIM>(device, p);
-  const auto start_it = [&]<class Config, Mask MASK, class Function>() { start<Config, MASK, Function>(device, p); };
+  const auto start_it = [&]<class Config, class Mask, class Function>() { start<Config, Mask, Function>(device, p); };
   p.softcap > 0 ? forward::start_masked<C, Score<true>>(p, start_it)
                 : forward::start_masked<C, Score<false>>(p, start_it);
 }

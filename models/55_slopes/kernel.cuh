@@ -12,9 +12,9 @@
 
 namespace {
 
-// 44_told spells these out, 43_window the masks and the softmax, 45_varlen what starts a kernel.
-using forward::blocks_for, forward::finish_rows, forward::let_pass, forward::LOG2E, forward::Mask, forward::NO_KEY;
-using forward::rows_map, forward::Seen;
+// 44_told spells these out, 43_window the softmax, 45_varlen what starts a kernel.
+using forward::blocks_for, forward::finish_rows, forward::let_pass, forward::LOG2E, forward::NO_KEY;
+using forward::rows_map;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
@@ -41,18 +41,18 @@ struct Work : forward::Message<12> {
 // Which queries next is 44's, and which keys they see; but tiles of keys come from the queries' own down to the first
 // that is seen, and then from behind their own up: so every row meets its first key in one of the first two. Of a pair
 // the first block's are the queries, and the tile that the second one alone sees comes last.
-template <class C, Mask MASK>
-struct Schedule : forward::Schedule<C, MASK> {
-  using Base = forward::Schedule<C, MASK>;
-  using Base::BC, Base::BLOCKS, Base::BR, Base::first, Base::head, Base::last_query, Base::pair, Base::q_tile,
-      Base::seen, Base::skipped, Base::tiles_up_to;
+template <class C, class Mask>
+struct Schedule : forward::Schedule<C, Mask> {
+  using Base = forward::Schedule<C, Mask>;
+  using Base::BC, Base::BLOCKS, Base::BR, Base::first, Base::head, Base::last_query, Base::mask, Base::pair,
+      Base::q_tile, Base::skipped, Base::tiles_up_to;
   int own = 0;  // place in K of the first tile that is copied; `skipped` is that of the lowest one
 
   __device__ __forceinline__ Schedule(const ScoreParams& p) : Base(p) {}
   __device__ __forceinline__ bool next() {
     const bool more = Base::next();
-    const int first_tile = pair * BLOCKS, middle = last_query(first_tile + BLOCKS - 1) + seen.n_k - seen.n_q;
-    own = MASK == Mask::window ? max(middle, 0) / BC : tiles_up_to(first_tile) - 1;
+    const int first_tile = pair * BLOCKS, middle = last_query(first_tile + BLOCKS - 1) + mask.n_k - mask.n_q;
+    own = Mask::IS_WINDOW ? max(middle, 0) / BC : tiles_up_to(first_tile) - 1;
     return more;
   }
   __device__ __forceinline__ int key_of(int tile) const {  // the tile's first
@@ -64,8 +64,8 @@ struct Schedule : forward::Schedule<C, MASK> {
     const float slope = p.alibi_slopes == nullptr ? 0 : ld_global_f32(p.alibi_slopes + of) / p.softmax_scale;
     const float sink = p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + of) * LOG2E, NO_KEY);
     work.tell({first, first + tiles_up_to(q_tile) - skipped, first + own, skipped,
-               MASK == Mask::window ? (seen.first_of(last_query(q_tile)) + BC - 1) / BC : 0,
-               min(seen.end_of(q_tile * BR), seen.n_k) / BC,  // a second block may lie outside
+               Mask::IS_WINDOW ? (mask.first_of(last_query(q_tile)) + BC - 1) / BC : 0,
+               min(mask.end_of(q_tile * BR), mask.n_k) / BC,  // a second block may lie outside
                q_tile * BR, head, true, __float_as_int(slope), __float_as_int(sink)});
   }
 };
@@ -107,7 +107,7 @@ struct Score {
   static constexpr bool CHANGES = SLOPED;
 };
 
-template <class C, Mask MASK, class Function>
+template <class C, class Mask, class Function>
 __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ScoreParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
@@ -116,12 +116,12 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
   static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
-  static_assert((MASK == Mask::window) == (BLOCKS == 1), "in a window blocks work alone");
+  static_assert(Mask::IS_WINDOW == (BLOCKS == 1), "in a window blocks work alone");
   static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
-  constexpr bool SLOPED = Function::CHANGES, IS_WHOLE = MASK <= Mask::tail;  // every query sees all keys
+  constexpr bool SLOPED = Function::CHANGES;
   // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240, or
   // 40 + 2 x 232, where the one that copies has more to find out, and the others have no slope to keep.
-  constexpr bool COPIES_WITH_FEW = IS_WHOLE || SLOPED;
+  constexpr bool COPIES_WITH_FEW = Mask::IS_WHOLE || SLOPED;
   constexpr int PRODUCER_REGISTERS = COPIES_WITH_FEW ? 24 : 40, CONSUMER_REGISTERS = COPIES_WITH_FEW ? 240 : 232;
 
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (threadIdx.x == WARPS * 32) {
-      Schedule<C, MASK> work(p);
+      Schedule<C, Mask> work(p);
       int kv_head = 0, sequence = 0;
       const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
         ring.wait_empty(tile);
@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   uint32_t slope_frag[4];    // FragmentA: its rows are all the same
   const uint64_t ramp = wgmma_descriptor(smem_ramp);
   const auto is_behind = [&](const Work& work, int tile) { return tile > work[Work::TOP] - work[Work::LOW]; };
-  const auto falls = [&](const Work& work, int tile) { return MASK == Mask::window && is_behind(work, tile); };
+  const auto falls = [&](const Work& work, int tile) { return Mask::IS_WINDOW && is_behind(work, tile); };
   const auto place_of = [&](const Work& work, int tile) {  // in K
     return is_behind(work, tile) ? tile - work[Work::BEGIN] + work[Work::LOW] : work[Work::TOP] - tile;
   };
@@ -247,9 +247,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
   };
   // Masks what rows do not see of a tile. Whether a row may meet its first key there, or one that the line has raised.
-  const auto mask = [&](int tile) {
+  const auto hide = [&](int tile) {
     const Work work = told(round);
-    const Seen<MASK> seen(p);
+    const Mask mask(p);
     const int place = place_of(work, tile), first_key = place * BC;
     const auto of_all = [&](auto change) {
 #pragma unroll
@@ -258,25 +258,25 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       }
     };
     const int lane_key = first_key + FragmentC::col(lane, 0);
-    const bool turns = SLOPED && MASK == Mask::window && tile <= begin + 1 && !falls(work, tile);
+    const bool turns = SLOPED && Mask::IS_WINDOW && tile <= begin + 1 && !falls(work, tile);
     if (turns) {  // behind a query's own key the line falls, and the product has let it rise
       const float twice = 2 * work.number(Work::SLOPE), from = behind_own(work, lane_key), behind[2] = {from, from - 8};
       of_all([&](float& score, int key, int lane_row) { score -= twice * fmaxf(behind[lane_row] + key, 0); });
     }
     const int query = query_of(work), below = query + 8;
-    if (MASK == Mask::window && place < work[Work::WHOLE_BEGIN]) {
-      const int from[2] = {seen.first_of(query) - lane_key, seen.first_of(below) - lane_key};
+    if (Mask::IS_WINDOW && place < work[Work::WHOLE_BEGIN]) {
+      const int from[2] = {mask.first_of(query) - lane_key, mask.first_of(below) - lane_key};
       of_all([&](float& score, int key, int lane_row) {
         if (key < from[lane_row]) score = -INFINITY;
       });
     }
-    if (MASK != Mask::none && place >= work[Work::WHOLE_END]) {
-      const int to[2] = {seen.end_of(query) - lane_key, seen.end_of(below) - lane_key};
+    if (Mask::HIDES && place >= work[Work::WHOLE_END]) {
+      const int to[2] = {mask.end_of(query) - lane_key, mask.end_of(below) - lane_key};
       of_all([&](float& score, int key, int lane_row) {
         if (key >= to[lane_row]) score = -INFINITY;
       });
     }
-    return tile <= begin + 1 || (MASK == Mask::causal && is_behind(work, tile));
+    return tile <= begin + 1 || (Mask::GROWS && is_behind(work, tile));
   };
   const auto start_PV = [&](int tile, Weights P_frag, bool is_first) {
     const uint64_t V_here = wgmma_advance(V_tiles, V.at(tile));
@@ -293,7 +293,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     set_line(tile);
     wgmma_wait<1>(S_frag, slope_frag);  // safe to read S: QK is done, PV may go on
     release(K, tile);
-    const bool looks = may_be_masked && mask(tile);
+    const bool looks = may_be_masked && hide(tile);
     // SOFTMAX
     softmax.weigh(S_frag, P_here, false, looks);
     wgmma_wait<0>(O_frag, P_before);  // safe to touch O and the old P: PV is done
@@ -302,7 +302,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   float normalise[2];
   const auto finish = [&](int tile, Weights P_last) {
     start_PV(tile, P_last, tile == begin);
-    finish_rows<MASK, IS_WHOLE>(p, told(round), softmax, normalise);  // beside PV
+    finish_rows<Mask>(p, told(round), softmax, normalise);  // beside PV
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
     wgmma_wait<0>(O_frag, P_last);           // safe to touch O: the last PV is done
     release(V, tile);
@@ -311,7 +311,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them.
     const uint32_t warp_O = smem_Q + Q.at(round) + warp * 16 * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
-    store_scaled<Element, BR, !IS_WHOLE>(lane_O, O_frag, normalise);
+    store_scaled<Element, BR, !Mask::IS_WHOLE>(lane_O, O_frag, normalise);
     fence_proxy_async_shared();  // the copy engine will find what this lane has stored
     __syncwarp();                // safe to copy: all lanes have stored
     if (lane == 0) {
@@ -344,21 +344,21 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     begin = work[Work::BEGIN], end = work[Work::END];
     release(K, begin);
     set_line(begin);
-    mask(begin);
+    hide(begin);
     softmax.begin(work.number(Work::SINK), lane % 4 == 0);
     softmax.weigh(S_frag, P_even, true, true);
     release_Q(round - 1);
     int tile = begin + 1;
-    if (tile < end) step(tile++, P_even, P_odd, !IS_WHOLE);  // under a mask not all rows have met a key
-    if constexpr (MASK != Mask::window) {
+    if (tile < end) step(tile++, P_even, P_odd, !Mask::IS_WHOLE);  // under a mask not all rows have met a key
+    if constexpr (!Mask::IS_WINDOW) {
       for (const int up_to = work[Work::TOP] - work[Work::LOW] + 1; tile + 1 < up_to; tile += 2) {
         step(tile, P_odd, P_even);
         step(tile + 1, P_even, P_odd);
       }
     }
     for (; tile < end; tile += 2) {  // two at most, but in a window all
-      step(tile, P_odd, P_even, !IS_WHOLE);
-      if (tile + 1 < end) step(tile + 1, P_even, P_odd, !IS_WHOLE);
+      step(tile, P_odd, P_even, !Mask::IS_WHOLE);
+      if (tile + 1 < end) step(tile + 1, P_even, P_odd, !Mask::IS_WHOLE);
     }
     // An end for each P: ptxas would wait, too, if registers were copied while a product reads them.
     if ((end - begin) % 2 == 0) {
@@ -368,7 +368,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     ++round;
     Q.wait_full(round);
-    let_pass<MASK == Mask::causal, BLOCKS>(K, V, end, told(round)[Work::BEGIN], release);  // or all that was copied
+    let_pass<Mask::GROWS, BLOCKS>(K, V, end, told(round)[Work::BEGIN], release);  // or all that was copied
     if (!told(round)[Work::MORE]) break;
     start_round();
     store(round - 1);                   // beside QK
@@ -382,12 +382,12 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 // LAUNCH  As many blocks as run at the same time, one per SM, in pairs, or fewer where there is less to do. The
 //         pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells the copy engine
 //         where rows end: what it asks for behind is zeros, and what it stores there is dropped.
-template <class C, Mask MASK, class Function>
+template <class C, class Mask, class Function>
 void start(Device& device, const ScoreParams& p) {
   const auto map = [&](const void* tensor, const ForwardParams::Strides& strides, int heads, int n, int rows) {
     return rows_map<typename C::Element>(device, tensor, strides, p.d, n, heads, p.batch, rows);
   };
-  launch_clusters(device, flash_attention<C, MASK, Function>, dim3(blocks_for<C, MASK>(device, p)), dim3(C::THREADS),
+  launch_clusters(device, flash_attention<C, Mask, Function>, dim3(blocks_for<C, Mask>(device, p)), dim3(C::THREADS),
                   C::BLOCKS, C::SMEM_BYTES, p, map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR),
                   map(p.K, p.K_strides, p.kv_heads, p.n_k, C::BC), map(p.V, p.V_strides, p.kv_heads, p.n_k, C::BC),
                   map(p.O, p.O_strides, p.heads, p.n_q, 16));
@@ -396,7 +396,7 @@ void start(Device& device, const ScoreParams& p) {
 template <class C>
 void run(Device& device, const ScoreParams& p) {
   if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
-  const auto start_it = [&]<class Config, Mask MASK, class Function>() { start<Config, MASK, Function>(device, p); };
+  const auto start_it = [&]<class Config, class Mask, class Function>() { start<Config, Mask, Function>(device, p); };
   p.alibi_slopes ? forward::start_masked<C, Score<true>>(p, start_it)
                  : forward::start_masked<C, Score<false>>(p, start_it);
 }

@@ -32,7 +32,8 @@ ladder::Variant variant(ladder::Variant rest = {}) {
                   .o = ladder::element_of<typename C::Element>};
   rest.writes_lse = true;
   rest.recorded = true;
-  return ladder::make_variant<C>(run<C>, flash_attention<C, Mask::none, Score<false>>, predict<C>, std::move(rest));
+  return ladder::make_variant<C>(run<C>, flash_attention<C, forward::NoMask, Score<false>>, predict<C>,
+                                 std::move(rest));
 }
 
 const ladder::Registration registration({

@@ -12,9 +12,9 @@
 
 namespace {
 
-// 44_told spells these out, 43_window the masks and the softmax, 41_rows what starts a kernel.
-using forward::finish_rows, forward::let_pass, forward::LOG2E, forward::Mask, forward::NO_KEY, forward::rows_map;
-using forward::Seen, forward::Softmax;
+// 44_told spells these out, 43_window the softmax, 41_rows what starts a kernel.
+using forward::Causal, forward::finish_rows, forward::let_pass, forward::LOG2E, forward::NO_KEY, forward::NoMask;
+using forward::rows_map, forward::Softmax, forward::Tail;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
@@ -46,27 +46,27 @@ struct Work : forward::Message<8> {
 // stores nothing. A head is `shares` of work, and clusters take those of all heads by turns (c, c + clusters, ...). A
 // share is a pair, or under a mask two: a head's longest and its shortest, its second longest and its second shortest
 // ..., two by two equally long.
-template <class C, Mask MASK>
+template <class C, class Mask>
 struct Schedule {
   static constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
   const ScoreParams& p;
-  Seen<MASK> seen;
+  Mask mask;
   int pairs, shares;
   int head, share, heads_on, shares_on;  // this share of this head; and how much further on the next one is
   int turn = -1, round = -1, q_tile = 0;
   int first = 0, kv_tiles = 0;  // what the pair copies; tiles of K and V are numbered since the block began
 
   __host__ __device__ __forceinline__ static bool has_twins(const ScoreParams& p) {
-    return MASK == Mask::causal && p.heads / p.kv_heads % BLOCKS == 0;
+    return Mask::GROWS && p.heads / p.kv_heads % BLOCKS == 0;
   }
-  __device__ __forceinline__ Schedule(const ScoreParams& p) : p(p), seen(p) {
+  __device__ __forceinline__ Schedule(const ScoreParams& p) : p(p), mask(p) {
     const int cluster = blockIdx.x / BLOCKS, clusters = gridDim.x / BLOCKS;
-    pairs = forward::pairs_of<C>(p.n_q), shares = forward::shares_of<MASK>(pairs);
+    pairs = forward::pairs_of<C>(p.n_q), shares = forward::shares_of<Mask>(pairs);
     head = cluster / shares, heads_on = clusters / shares;
     share = cluster % shares, shares_on = clusters % shares;
   }
   __device__ __forceinline__ int tiles_up_to(int tile) const {  // at least one, masked, for queries that see none
-    return (max(seen.end_of(min((tile + 1) * BR, seen.n_q) - 1), 1) + BC - 1) / BC;
+    return (max(mask.end_of(min((tile + 1) * BR, mask.n_q) - 1), 1) + BC - 1) / BC;
   }
   __device__ __forceinline__ bool next() {
     first += kv_tiles;
@@ -87,14 +87,14 @@ struct Schedule {
     return true;
   }
   __device__ __forceinline__ bool next_of_head() {
-    const bool has_second = MASK == Mask::causal && 2 * share + 1 < pairs;  // the pair in the middle is alone
+    const bool has_second = Mask::GROWS && 2 * share + 1 < pairs;  // the pair in the middle is alone
     if (turn == 1 || (turn == 0 && !has_second)) {
       head += heads_on, share += shares_on;
       if (share >= shares) share -= shares, ++head;
       turn = -1;
     }
     ++turn;
-    const int pair = MASK == Mask::causal && turn == 0 ? pairs - 1 - share : share;
+    const int pair = Mask::GROWS && turn == 0 ? pairs - 1 - share : share;
     q_tile = pair * BLOCKS + cluster_rank();
     kv_tiles = tiles_up_to(pair * BLOCKS + BLOCKS - 1);
     return head < p.batch * p.heads;
@@ -102,12 +102,12 @@ struct Schedule {
   __device__ __forceinline__ void tell(Work work) const {
     const float sink = p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + head % p.heads) * LOG2E, NO_KEY);
     work.tell({first, first + tiles_up_to(q_tile),
-               first + min(seen.end_of(q_tile * BR), seen.n_k) / BC,  // a second block may lie outside
+               first + min(mask.end_of(q_tile * BR), mask.n_k) / BC,  // a second block may lie outside
                q_tile * BR, head, true, __float_as_int(sink)});
   }
 };
 
-template <class C, Mask MASK>
+template <class C, class Mask>
 __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ScoreParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
@@ -117,10 +117,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
   static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
   static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
-  constexpr bool IS_WHOLE = MASK <= Mask::tail;  // every query sees all keys
   // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240, or
   // 40 + 2 x 232, where the one that copies has more to find out.
-  constexpr int PRODUCER_REGISTERS = IS_WHOLE ? 24 : 40, CONSUMER_REGISTERS = IS_WHOLE ? 240 : 232;
+  constexpr int PRODUCER_REGISTERS = Mask::IS_WHOLE ? 24 : 40, CONSUMER_REGISTERS = Mask::IS_WHOLE ? 240 : 232;
 
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
   constexpr uint32_t TILE_BYTES = BC * ROW_BYTES, Q_BYTES = BR * ROW_BYTES;
@@ -147,7 +146,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (threadIdx.x == WARPS * 32) {
-      Schedule<C, MASK> work(p);
+      Schedule<C, Mask> work(p);
       int kv_head = 0, sequence = 0;
       const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
         ring.wait_empty(tile);
@@ -204,17 +203,17 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     issue_QK<Element, HEAD_DIM, BR, BC>(S_frag, Q_here, K_here);
     wgmma_commit();
   };
-  const auto mask = [&](int tile) {
-    if constexpr (MASK != Mask::none) {
+  const auto hide = [&](int tile) {
+    if constexpr (Mask::HIDES) {
       const Work work = told(round);
       if (tile < work[Work::WHOLE_END]) return;
       // Of this tile's keys, how many a lane's first row sees. The second is 8 queries on.
       const int query = work[Work::QUERY] + int(warp) * 16 + FragmentC::row(lane, 0);
-      const int seen = Seen<MASK>(p).end_of(query) - (tile - work[Work::BEGIN]) * BC;
+      const int seen = Mask(p).end_of(query) - (tile - work[Work::BEGIN]) * BC;
 #pragma unroll
       for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
         for (int i = 0; i < 4; ++i) {
-          const int more = MASK == Mask::causal ? i / 2 * 8 : 0;
+          const int more = Mask::GROWS ? i / 2 * 8 : 0;
           if (key_tile * 8 + FragmentC::col(lane, i) >= seen + more) S_frag[key_tile][i] = -INFINITY;
         }
       }
@@ -235,7 +234,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     start_PV(tile - 1, P_before, tile - 1 == begin);
     wgmma_wait<1>(S_frag);  // safe to read S: QK is done, PV may go on
     release(K, tile);
-    if (may_be_masked) mask(tile);
+    if (may_be_masked) hide(tile);
     // SOFTMAX
     softmax.weigh(S_frag, P_here, false, false);
     wgmma_wait<0>(O_frag, P_before);  // safe to touch O and the old P: PV is done
@@ -244,7 +243,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   float normalise[2];
   const auto finish = [&](int tile, Weights P_last) {
     start_PV(tile, P_last, tile == begin);
-    finish_rows<MASK, IS_WHOLE>(p, told(round), softmax, normalise);  // beside PV
+    finish_rows<Mask>(p, told(round), softmax, normalise);  // beside PV
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
     wgmma_wait<0>(O_frag, P_last);           // safe to touch O: the last PV is done
     release(V, tile);
@@ -253,7 +252,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them.
     const uint32_t warp_O = smem_Q + Q.at(round) + warp * 16 * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
-    store_scaled<Element, BR, !IS_WHOLE>(lane_O, O_frag, normalise);
+    store_scaled<Element, BR, !Mask::IS_WHOLE>(lane_O, O_frag, normalise);
     fence_proxy_async_shared();  // the copy engine will find what this lane has stored
     __syncwarp();                // safe to copy: all lanes have stored
     if (lane == 0) {
@@ -281,7 +280,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     const Work work = told(round);
     begin = work[Work::BEGIN], end = work[Work::END];
     release(K, begin);
-    mask(begin);
+    hide(begin);
     softmax.begin(work.number(Work::SINK), lane % 4 == 0);
     softmax.weigh(S_frag, P_even, true, true);
     release_Q(round - 1);
@@ -302,7 +301,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     ++round;
     Q.wait_full(round);
-    let_pass<MASK == Mask::causal, BLOCKS>(K, V, end, told(round)[Work::BEGIN], release);  // or all that was copied
+    let_pass<Mask::GROWS, BLOCKS>(K, V, end, told(round)[Work::BEGIN], release);  // or all that was copied
     if (!told(round)[Work::MORE]) break;
     start_QK(told(round)[Work::BEGIN]);
     store(round - 1);       // beside QK
@@ -316,17 +315,17 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 // LAUNCH  As many blocks as run at the same time, one per SM, in pairs, or fewer where there is less to do. The
 //         pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells the copy engine
 //         where rows end: what it asks for behind is zeros, and what it stores there is dropped.
-template <class C, Mask MASK>
+template <class C, class Mask>
 void start(Device& device, const ScoreParams& p) {
   const auto map = [&](const void* tensor, const ForwardParams::Strides& strides, int heads, int n, int rows) {
     return rows_map<typename C::Element>(device, tensor, strides, p.d, n, heads, p.batch, rows);
   };
-  const bool has_twins = Schedule<C, MASK>::has_twins(p);
+  const bool has_twins = Schedule<C, Mask>::has_twins(p);
   const uint32_t clusters = multiprocessors(device) / C::BLOCKS, tiles = (p.n_q + C::BR - 1) / C::BR;
   const uint32_t pairs = tiles * p.batch * p.heads / C::BLOCKS;  // of twins
   const uint32_t blocks =
-      has_twins ? (pairs < clusters ? pairs : clusters) * C::BLOCKS : forward::blocks_for<C, MASK>(device, p);
-  launch_clusters(device, flash_attention<C, MASK>, dim3(blocks), dim3(C::THREADS), C::BLOCKS, C::SMEM_BYTES, p,
+      has_twins ? (pairs < clusters ? pairs : clusters) * C::BLOCKS : forward::blocks_for<C, Mask>(device, p);
+  launch_clusters(device, flash_attention<C, Mask>, dim3(blocks), dim3(C::THREADS), C::BLOCKS, C::SMEM_BYTES, p,
                   map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR), map(p.K, p.K_strides, p.kv_heads, p.n_k, C::BC),
                   map(p.V, p.V_strides, p.kv_heads, p.n_k, C::BC), map(p.O, p.O_strides, p.heads, p.n_q, 16));
 }
@@ -334,8 +333,8 @@ void start(Device& device, const ScoreParams& p) {
 template <class C>
 void run(Device& device, const ScoreParams& p) {
   if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
-  if (p.causal) return start<C, Mask::causal>(device, p);
-  p.n_k % C::BC != 0 ? start<C, Mask::tail>(device, p) : start<C, Mask::none>(device, p);
+  if (p.causal) return start<C, Causal>(device, p);
+  p.n_k % C::BC != 0 ? start<C, Tail>(device, p) : start<C, NoMask>(device, p);
 }
 
 }  // namespace
