@@ -136,6 +136,17 @@ struct Sequence {
   int q_begin, n_q, k_begin, n_k, up_to;
 };
 
+// 44_told, and with its sequence's rows 45_varlen. A tile of queries, or none at the end of the walk, and what its pair
+// copies: tiles of K and V, numbered since the block began, from tile `skipped` of K on.
+struct Queries {
+  bool are_left;
+  int round, head, q_tile, first, kv_tiles, skipped = 0;
+  int n_q = 0, q_begin = 0, n_k = 0, k_begin = 0;
+
+  __device__ __forceinline__ explicit operator bool() const { return are_left; }
+  __device__ __forceinline__ int in_K(int tile) const { return tile - first + skipped; }  // where a tile lies there
+};
+
 // 44_told, and with VARLEN 45_varlen. Which queries next, and which keys they see. Clusters take the shares of all
 // heads by turns (c, c + clusters, ...), and those of sequences of several lengths to and fro: who has had the longest
 // one gets the shortest one then. A pair begins at an even tile; its second one may lie outside: it reads zeros and
@@ -149,9 +160,8 @@ struct Schedule {
   int heads_on, shares_on;                   // how much further on the next one of this cluster is
   int position = -1, before = 0, up_to = 0;  // VARLEN: in the plan; numbers of its first share, and behind its last one
   int q_begin = 0, k_begin = 0, deal = 0;    // VARLEN: the sequence's first rows; how often shares were dealt out
-  int turn = -1, round = -1, pair = 0, q_tile = 0;
-  // What the pair copies, from tile `skipped` of K on; tiles of K and V are numbered since the block began.
-  int first = 0, kv_tiles = 0, skipped = 0;
+  // Of the last queries: which of its share's pairs they are of, how many came before, and what that pair copies.
+  int pair = 0, in_share = -1, round = -1, first = 0, kv_tiles = 0, skipped = 0;
 
   __device__ __forceinline__ Schedule(const ModelParams& p) : p(p), mask(p) {
     if (VARLEN) {
@@ -185,44 +195,45 @@ struct Schedule {
   __device__ __forceinline__ int tiles_up_to(int tile) const {  // at least one, masked, for queries that see none
     return (max(mask.end_of(last_query(tile)), 1) + BC - 1) / BC;
   }
-  __device__ __forceinline__ bool next() {
+  __device__ __forceinline__ Queries next() {
     first += kv_tiles;
     ++round;
     const bool has_second = Mask::GROWS && 2 * share + 1 < pairs;  // the pair in the middle is alone
-    if (turn == 1 || (turn == 0 && !has_second)) {
+    if (in_share == 1 || (in_share == 0 && !has_second)) {
       if (VARLEN) {
         deal_out();
       } else {
         head += heads_on, share += shares_on;
         if (share >= shares) share -= shares, ++head;
       }
-      turn = -1;
+      in_share = -1;
     }
-    ++turn;
-    pair = Mask::GROWS && turn == 0 ? pairs - 1 - share : share;
-    q_tile = pair * BLOCKS + C::rank();
+    ++in_share;
+    pair = Mask::GROWS && in_share == 0 ? pairs - 1 - share : share;
+    const int q_tile = pair * BLOCKS + C::rank();
     skipped = tiles_before(pair * BLOCKS);
     kv_tiles = tiles_up_to(pair * BLOCKS + BLOCKS - 1) - skipped;
-    return VARLEN ? position < p.batch : head < p.batch * p.heads;
+    const bool are_left = VARLEN ? position < p.batch : head < p.batch * p.heads;
+    return {are_left, round, head, q_tile, first, kv_tiles, skipped, mask.n_q, q_begin, mask.n_k, k_begin};
   }
-  __device__ __forceinline__ int key_of(int tile) const { return (tile - first + skipped) * BC; }  // the tile's first
   // And besides the sequence's rows; or (48_scores) the head's slope over the scale of scores, and its sink in log2
   // units, as maxima are; or what else a rung has to say.
-  __device__ __forceinline__ void tell(Work work LADDER_SITE_PARAMETER) const {
-    tell(work, mask.n_q, mask.n_k, q_begin LADDER_SITE);
+  __device__ __forceinline__ void tell(const Queries& queries, Work work LADDER_SITE_PARAMETER) const {
+    tell(queries, work, mask.n_q, mask.n_k, q_begin LADDER_SITE);
   }
-  __device__ __forceinline__ void tell(Work work, const ScoreParams& p, float scale LADDER_SITE_PARAMETER) const {
-    const int q_head = head % p.heads;
+  __device__ __forceinline__ void tell(const Queries& queries, Work work, const ScoreParams& p,
+                                       float scale LADDER_SITE_PARAMETER) const {
+    const int q_head = queries.head % p.heads;
     const float slope = p.alibi_slopes == nullptr ? 0 : ld_global_f32(p.alibi_slopes + q_head LADDER_SITE) / scale;
-    const float sink = p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + q_head LADDER_SITE) * LOG2E, NO_KEY);
-    tell(work, __float_as_int(slope), __float_as_int(sink), 0 LADDER_SITE);
+    tell(queries, work, __float_as_int(slope), __float_as_int(sink_of(p, queries.head LADDER_SITE)), 0 LADDER_SITE);
   }
-  __device__ __forceinline__ void tell(Work work, int one, int two, int three LADDER_SITE_PARAMETER) const {
-    const int zero = first - skipped;
+  __device__ __forceinline__ void tell(const Queries& queries, Work work, int one, int two,
+                                       int three LADDER_SITE_PARAMETER) const {
+    const int zero = queries.first - queries.skipped, q_tile = queries.q_tile;
     work.tell({zero + tiles_before(q_tile), zero + tiles_up_to(q_tile),
                Mask::IS_WINDOW ? zero + mask.first_of(last_query(q_tile)) / BC + 1 : 0,
                zero + min(mask.end_of(q_tile * BR), mask.n_k) / BC,  // a second block may lie outside
-               zero, q_tile * BR, head, true, one, two, three} LADDER_SITE);
+               zero, q_tile * BR, queries.head, true, one, two, three} LADDER_SITE);
   }
 };
 

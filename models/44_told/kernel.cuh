@@ -77,6 +77,16 @@ struct Work {
   }
 };
 
+// A tile of queries, or none at the end of the walk, and what its pair copies: tiles of K and V, numbered since the
+// block began, from tile `skipped` of K on.
+struct Queries {
+  bool are_left;
+  int round, head, q_tile, first, kv_tiles, skipped;
+
+  __device__ __forceinline__ explicit operator bool() const { return are_left; }
+  __device__ __forceinline__ int in_K(int tile) const { return tile - first + skipped; }  // where a tile lies there
+};
+
 // Which queries next, and which keys they see. A head is `shares` of work, and clusters take those of all heads by
 // turns (c, c + clusters, ...). A share is a pair of tiles of queries, or under a mask two: a head's longest and its
 // shortest, its second longest and its second shortest ..., two by two equally long. A pair begins at an even tile; its
@@ -88,9 +98,8 @@ struct Schedule {
   Mask mask;
   int pairs, shares;
   int head, share, heads_on, shares_on;  // this share of this head; and how much further on the next one is
-  int turn = -1, round = -1, q_tile = 0;
-  int first = 0, kv_tiles = 0,
-      skipped = 0;  // what the pair copies; tiles of K and V are numbered since the block began
+  // Of the last queries: which of its share's pairs they are of, how many came before, and what that pair copies.
+  int in_share = -1, round = -1, first = 0, kv_tiles = 0;
 
   __device__ __forceinline__ Schedule(const ModelParams& p) : p(p), mask(p) {
     const int cluster = blockIdx.x / BLOCKS, clusters = gridDim.x / BLOCKS;
@@ -106,29 +115,27 @@ struct Schedule {
   __device__ __forceinline__ int tiles_up_to(int tile) const {  // at least one, masked, for queries that see none
     return (max(mask.end_of(last_query(tile)), 1) + BC - 1) / BC;
   }
-  __device__ __forceinline__ bool next() {
+  __device__ __forceinline__ Queries next() {
     first += kv_tiles;
     ++round;
     const bool has_second = Mask::GROWS && 2 * share + 1 < pairs;  // the pair in the middle is alone
-    if (turn == 1 || (turn == 0 && !has_second)) {
+    if (in_share == 1 || (in_share == 0 && !has_second)) {
       head += heads_on, share += shares_on;
       if (share >= shares) share -= shares, ++head;
-      turn = -1;
+      in_share = -1;
     }
-    ++turn;
-    const int pair = Mask::GROWS && turn == 0 ? pairs - 1 - share : share;
-    q_tile = pair * BLOCKS + cluster_rank();
-    skipped = tiles_before(pair * BLOCKS);
+    ++in_share;
+    const int pair = Mask::GROWS && in_share == 0 ? pairs - 1 - share : share;
+    const int q_tile = pair * BLOCKS + cluster_rank(), skipped = tiles_before(pair * BLOCKS);
     kv_tiles = tiles_up_to(pair * BLOCKS + BLOCKS - 1) - skipped;
-    return head < p.batch * p.heads;
+    return {head < p.batch * p.heads, round, head, q_tile, first, kv_tiles, skipped};
   }
-  __device__ __forceinline__ int key_of(int tile) const { return (tile - first + skipped) * BC; }  // the tile's first
-  __device__ __forceinline__ void tell(Work work) const {
-    const int zero = first - skipped;
+  __device__ __forceinline__ void tell(const Queries& queries, Work work) const {
+    const int zero = queries.first - queries.skipped, q_tile = queries.q_tile;
     work.tell({zero + tiles_before(q_tile), zero + tiles_up_to(q_tile),
                Mask::IS_WINDOW ? zero + mask.first_of(last_query(q_tile)) / BC + 1 : 0,
                zero + min(mask.end_of(q_tile * BR), mask.n_k) / BC,  // a second block may lie outside
-               zero, q_tile * BR, head, true});
+               zero, q_tile * BR, queries.head, true});
   }
 };
 
@@ -170,33 +177,32 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (threadIdx.x == WARPS * 32) {
-      Schedule<C, Mask> work(p);
-      int kv_head = 0, sequence = 0;
-      const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
-        ring.wait_empty(tile);
-        ring.expect(tile);
-        const uint32_t panel = cluster_rank(), target = ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES;
-        cp_async_bulk_tensor_4d_multicast(target, map, panel * PANEL_COLS, work.key_of(tile), kv_head, sequence,
-                                          ring.full_of(tile), 0b11);
-      };
-      while (work.next()) {
-        Q.wait_empty(work.round);
-        work.tell(told(work.round));
-        Q.expect(work.round);
-        const int head = work.head % p.heads;
-        kv_head = head / (p.heads / p.kv_heads), sequence = work.head / p.heads;
+      Schedule<C, Mask> walk(p);
+      while (const auto queries = walk.next()) {
+        Q.wait_empty(queries.round);
+        walk.tell(queries, told(queries.round));
+        Q.expect(queries.round);
+        const int head = queries.head % p.heads;
+        const int kv_head = head / (p.heads / p.kv_heads), sequence = queries.head / p.heads;
         for (int panel = 0; panel < PANELS; ++panel)
-          cp_async_bulk_tensor_4d(smem_Q + Q.at(work.round) + panel * BR * PANEL_ROW_BYTES, Q_map, panel * PANEL_COLS,
-                                  work.q_tile * BR, head, sequence, Q.full_of(work.round));
-        const int last = work.first + work.kv_tiles - 1;
-        for (int tile = work.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
+          cp_async_bulk_tensor_4d(smem_Q + Q.at(queries.round) + panel * BR * PANEL_ROW_BYTES, Q_map,
+                                  panel * PANEL_COLS, queries.q_tile * BR, head, sequence, Q.full_of(queries.round));
+        const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
+          ring.wait_empty(tile);
+          ring.expect(tile);
+          const uint32_t panel = cluster_rank(), target = ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES;
+          cp_async_bulk_tensor_4d_multicast(target, map, panel * PANEL_COLS, queries.in_K(tile) * BC, kv_head, sequence,
+                                            ring.full_of(tile), 0b11);
+        };
+        const int last = queries.first + queries.kv_tiles - 1;
+        for (int tile = queries.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
           if (tile <= last) request(K_map, K, tile);
-          if (tile > work.first) request(V_map, V, tile - 1);
+          if (tile > queries.first) request(V_map, V, tile - 1);
         }
       }
-      Q.wait_empty(work.round);
-      told(work.round).tell({work.first});  // and no more
-      mbarrier_arrive(Q.full_of(work.round));
+      Q.wait_empty(walk.round);
+      told(walk.round).tell({walk.first});  // and no more
+      mbarrier_arrive(Q.full_of(walk.round));
     }
     __syncwarp();    // the cluster's barrier takes whole warps
     cluster_sync();  // safe to end: as below

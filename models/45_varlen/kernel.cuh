@@ -14,7 +14,7 @@ namespace {
 
 // 44_told spells these out, 43_window the softmax, 41_rows what starts a kernel.
 using forward::Causal, forward::hide_both_sides, forward::let_pass, forward::LOG2E, forward::NoMask;
-using forward::Softmax, forward::Tail, forward::Window, forward::Work;
+using forward::Queries, forward::Softmax, forward::Tail, forward::Window, forward::Work;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
@@ -87,9 +87,8 @@ struct Schedule {
   int heads_on, shares_on;                   // how much further on the next share of this cluster is
   int position = -1, before = 0, up_to = 0;  // VARLEN: in the plan; numbers of its first share, and behind its last one
   int q_begin = 0, k_begin = 0, deal = 0;    // VARLEN: the sequence's first rows; how often shares were dealt out
-  int turn = -1, round = -1, q_tile = 0;
-  int first = 0, kv_tiles = 0,
-      skipped = 0;  // what the pair copies; tiles of K and V are numbered since the block began
+  // Of the last queries: which of its share's pairs they are of, how many came before, and what that pair copies.
+  int in_share = -1, round = -1, first = 0, kv_tiles = 0, skipped = 0;
 
   __device__ __forceinline__ Schedule(const ModelParams& p) : p(p), mask(p, p.n_q, p.n_k) {
     if (VARLEN) {
@@ -122,33 +121,33 @@ struct Schedule {
   __device__ __forceinline__ int tiles_up_to(int tile) const {  // at least one, masked, for queries that see none
     return (max(mask.end_of(last_query(tile)), 1) + BC - 1) / BC;
   }
-  __device__ __forceinline__ bool next() {
+  __device__ __forceinline__ Queries next() {
     first += kv_tiles;
     ++round;
     const bool has_second = Mask::GROWS && 2 * share + 1 < pairs;  // the pair in the middle is alone
-    if (turn == 1 || (turn == 0 && !has_second)) {
+    if (in_share == 1 || (in_share == 0 && !has_second)) {
       if (VARLEN) {
         deal_out();
       } else {
         head += heads_on, share += shares_on;
         if (share >= shares) share -= shares, ++head;
       }
-      turn = -1;
+      in_share = -1;
     }
-    ++turn;
-    const int pair = Mask::GROWS && turn == 0 ? pairs - 1 - share : share;
-    q_tile = pair * BLOCKS + cluster_rank();
+    ++in_share;
+    const int pair = Mask::GROWS && in_share == 0 ? pairs - 1 - share : share;
+    const int q_tile = pair * BLOCKS + cluster_rank();
     skipped = tiles_before(pair * BLOCKS);
     kv_tiles = tiles_up_to(pair * BLOCKS + BLOCKS - 1) - skipped;
-    return VARLEN ? position < p.batch : head < p.batch * p.heads;
+    const bool are_left = VARLEN ? position < p.batch : head < p.batch * p.heads;
+    return {are_left, round, head, q_tile, first, kv_tiles, skipped, mask.n_q, q_begin, mask.n_k, k_begin};
   }
-  __device__ __forceinline__ int key_of(int tile) const { return (tile - first + skipped) * BC; }  // the tile's first
-  __device__ __forceinline__ void tell(Work work) const {
-    const int zero = first - skipped;
+  __device__ __forceinline__ void tell(const Queries& queries, Work work) const {
+    const int zero = queries.first - queries.skipped, q_tile = queries.q_tile;
     work.tell({zero + tiles_before(q_tile), zero + tiles_up_to(q_tile),
                Mask::IS_WINDOW ? zero + mask.first_of(last_query(q_tile)) / BC + 1 : 0,
                zero + min(mask.end_of(q_tile * BR), mask.n_k) / BC,  // a second block may lie outside
-               zero, q_tile * BR, head, true, mask.n_q, mask.n_k, q_begin});
+               zero, q_tile * BR, queries.head, true, mask.n_q, mask.n_k, q_begin});
   }
 };
 
@@ -202,35 +201,34 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (threadIdx.x == WARPS * 32) {
-      Schedule<C, Mask, VARLEN> work(p);
-      int kv_head = 0, sequence = 0;
-      const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
-        ring.wait_empty(tile);
-        ring.expect(tile);
-        const uint32_t panel = cluster_rank(), target = ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES;
-        const Box from = box_of<BC, VARLEN>(work.key_of(tile), work.mask.n_k, work.k_begin, kv_head, sequence);
-        cp_async_bulk_tensor_4d_multicast(target, map, panel * PANEL_COLS, from.y, from.z, from.w, ring.full_of(tile),
-                                          0b11);
-      };
-      while (work.next()) {
-        Q.wait_empty(work.round);
-        work.tell(told(work.round));
-        Q.expect(work.round);
-        const int head = work.head % p.heads;
-        kv_head = head / (p.heads / p.kv_heads), sequence = work.head / p.heads;
-        const Box from = box_of<BR, VARLEN>(work.q_tile * BR, work.mask.n_q, work.q_begin, head, sequence);
+      Schedule<C, Mask, VARLEN> walk(p);
+      while (const auto queries = walk.next()) {
+        Q.wait_empty(queries.round);
+        walk.tell(queries, told(queries.round));
+        Q.expect(queries.round);
+        const int head = queries.head % p.heads;
+        const int kv_head = head / (p.heads / p.kv_heads), sequence = queries.head / p.heads;
+        const Box from = box_of<BR, VARLEN>(queries.q_tile * BR, queries.n_q, queries.q_begin, head, sequence);
         for (int panel = 0; panel < PANELS; ++panel)
-          cp_async_bulk_tensor_4d(smem_Q + Q.at(work.round) + panel * BR * PANEL_ROW_BYTES, Q_map, panel * PANEL_COLS,
-                                  from.y, from.z, from.w, Q.full_of(work.round));
-        const int last = work.first + work.kv_tiles - 1;
-        for (int tile = work.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
+          cp_async_bulk_tensor_4d(smem_Q + Q.at(queries.round) + panel * BR * PANEL_ROW_BYTES, Q_map,
+                                  panel * PANEL_COLS, from.y, from.z, from.w, Q.full_of(queries.round));
+        const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
+          ring.wait_empty(tile);
+          ring.expect(tile);
+          const uint32_t panel = cluster_rank(), target = ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES;
+          const Box from = box_of<BC, VARLEN>(queries.in_K(tile) * BC, queries.n_k, queries.k_begin, kv_head, sequence);
+          cp_async_bulk_tensor_4d_multicast(target, map, panel * PANEL_COLS, from.y, from.z, from.w, ring.full_of(tile),
+                                            0b11);
+        };
+        const int last = queries.first + queries.kv_tiles - 1;
+        for (int tile = queries.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
           if (tile <= last) request(K_map, K, tile);
-          if (tile > work.first) request(V_map, V, tile - 1);
+          if (tile > queries.first) request(V_map, V, tile - 1);
         }
       }
-      Q.wait_empty(work.round);
-      told(work.round).tell({work.first});  // and no more
-      mbarrier_arrive(Q.full_of(work.round));
+      Q.wait_empty(walk.round);
+      told(walk.round).tell({walk.first});  // and no more
+      mbarrier_arrive(Q.full_of(walk.round));
     }
     __syncwarp();    // the cluster's barrier takes whole warps
     cluster_sync();  // safe to end: as below

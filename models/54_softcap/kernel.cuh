@@ -139,34 +139,33 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (threadIdx.x == WARPS * 32) {
-      Schedule<C, Mask> work(p);
-      int kv_head = 0, sequence = 0;
-      const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
-        ring.wait_empty(tile);
-        ring.expect(tile);
-        for (uint32_t panel = cluster_rank(); panel < PANELS; panel += BLOCKS)
-          cp_async_bulk_tensor_4d_multicast(ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES, map,
-                                            panel * PANEL_COLS, work.key_of(tile), kv_head, sequence,
-                                            ring.full_of(tile), (1 << BLOCKS) - 1);
-      };
-      while (work.next()) {
-        Q.wait_empty(work.round);
-        work.tell(told(work.round), __float_as_int(forward::sink_of(p, work.head)), 0, 0);
-        Q.expect(work.round);
-        const int head = work.head % p.heads;
-        kv_head = head / (p.heads / p.kv_heads), sequence = work.head / p.heads;
+      Schedule<C, Mask> walk(p);
+      while (const auto queries = walk.next()) {
+        Q.wait_empty(queries.round);
+        walk.tell(queries, told(queries.round), __float_as_int(forward::sink_of(p, queries.head)), 0, 0);
+        Q.expect(queries.round);
+        const int head = queries.head % p.heads;
+        const int kv_head = head / (p.heads / p.kv_heads), sequence = queries.head / p.heads;
         for (int panel = 0; panel < PANELS; ++panel)
-          cp_async_bulk_tensor_4d(smem_Q + Q.at(work.round) + panel * BR * PANEL_ROW_BYTES, Q_map, panel * PANEL_COLS,
-                                  work.q_tile * BR, head, sequence, Q.full_of(work.round));
-        const int last = work.first + work.kv_tiles - 1;
-        for (int tile = work.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
+          cp_async_bulk_tensor_4d(smem_Q + Q.at(queries.round) + panel * BR * PANEL_ROW_BYTES, Q_map,
+                                  panel * PANEL_COLS, queries.q_tile * BR, head, sequence, Q.full_of(queries.round));
+        const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
+          ring.wait_empty(tile);
+          ring.expect(tile);
+          for (uint32_t panel = cluster_rank(); panel < PANELS; panel += BLOCKS)
+            cp_async_bulk_tensor_4d_multicast(ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES, map,
+                                              panel * PANEL_COLS, queries.in_K(tile) * BC, kv_head, sequence,
+                                              ring.full_of(tile), (1 << BLOCKS) - 1);
+        };
+        const int last = queries.first + queries.kv_tiles - 1;
+        for (int tile = queries.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
           if (tile <= last) request(K_map, K, tile);
-          if (tile > work.first) request(V_map, V, tile - 1);
+          if (tile > queries.first) request(V_map, V, tile - 1);
         }
       }
-      Q.wait_empty(work.round);
-      told(work.round).tell({work.first});  // and no more
-      mbarrier_arrive(Q.full_of(work.round));
+      Q.wait_empty(walk.round);
+      told(walk.round).tell({walk.first});  // and no more
+      mbarrier_arrive(Q.full_of(walk.round));
     }
     __syncwarp();  // the cluster's barrier takes whole warps
     end_together();

@@ -44,29 +44,31 @@ struct Work : forward::Message<12> {
 template <class C, class Mask>
 struct Schedule : forward::Schedule<C, Mask> {
   using Base = forward::Schedule<C, Mask>;
-  using Base::BC, Base::BLOCKS, Base::BR, Base::first, Base::head, Base::last_query, Base::mask, Base::pair,
-      Base::q_tile, Base::skipped, Base::tiles_up_to;
-  int own = 0;  // place in K of the first tile that is copied; `skipped` is that of the lowest one
+  using Base::BC, Base::BLOCKS, Base::BR, Base::last_query, Base::mask, Base::pair, Base::tiles_up_to;
+  struct Queries : forward::Queries {
+    int own;  // place in K of the first tile that is copied; `skipped` is that of the lowest one
+
+    __device__ __forceinline__ int in_K(int tile) const {  // where it lies there
+      const int up = tile - first + skipped, down = own - (tile - first);
+      return down >= skipped ? down : up;
+    }
+  };
 
   __device__ __forceinline__ Schedule(const ScoreParams& p) : Base(p) {}
-  __device__ __forceinline__ bool next() {
-    const bool more = Base::next();
-    const int first_tile = pair * BLOCKS, middle = last_query(first_tile + BLOCKS - 1) + mask.n_k - mask.n_q;
-    own = Mask::IS_WINDOW ? max(middle, 0) / BC : tiles_up_to(first_tile) - 1;
-    return more;
+  __device__ __forceinline__ Queries next() {
+    const auto queries = Base::next();
+    const int first_tile = pair * BLOCKS;
+    const int middle = last_query(first_tile + BLOCKS - 1) + mask.n_k - mask.n_q;
+    return {queries, Mask::IS_WINDOW ? max(middle, 0) / BC : tiles_up_to(first_tile) - 1};
   }
-  __device__ __forceinline__ int key_of(int tile) const {  // the tile's first
-    const int down = own - (tile - first);
-    return (down >= skipped ? down : tile - first + skipped) * BC;
-  }
-  __device__ __forceinline__ void tell(Work work, const ScoreParams& p) const {
-    const int of = head % p.heads;
-    const float slope = p.alibi_slopes == nullptr ? 0 : ld_global_f32(p.alibi_slopes + of) / p.softmax_scale;
-    const float sink = p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + of) * LOG2E, NO_KEY);
-    work.tell({first, first + tiles_up_to(q_tile) - skipped, first + own, skipped,
+  __device__ __forceinline__ void tell(const Queries& queries, Work work, const ScoreParams& p) const {
+    const int q_head = queries.head % p.heads, q_tile = queries.q_tile, first = queries.first;
+    const float slope = p.alibi_slopes == nullptr ? 0 : ld_global_f32(p.alibi_slopes + q_head) / p.softmax_scale;
+    const float sink = p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + q_head) * LOG2E, NO_KEY);
+    work.tell({first, first + tiles_up_to(q_tile) - queries.skipped, first + queries.own, queries.skipped,
                Mask::IS_WINDOW ? (mask.first_of(last_query(q_tile)) + BC - 1) / BC : 0,
                min(mask.end_of(q_tile * BR), mask.n_k) / BC,  // a second block may lie outside
-               q_tile * BR, head, true, __float_as_int(slope), __float_as_int(sink)});
+               q_tile * BR, queries.head, true, __float_as_int(slope), __float_as_int(sink)});
   }
 };
 
@@ -163,34 +165,33 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (threadIdx.x == WARPS * 32) {
-      Schedule<C, Mask> work(p);
-      int kv_head = 0, sequence = 0;
-      const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
-        ring.wait_empty(tile);
-        ring.expect(tile);
-        for (uint32_t panel = cluster_rank(); panel < PANELS; panel += BLOCKS)
-          cp_async_bulk_tensor_4d_multicast(ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES, map,
-                                            panel * PANEL_COLS, work.key_of(tile), kv_head, sequence,
-                                            ring.full_of(tile), (1 << BLOCKS) - 1);
-      };
-      while (work.next()) {
-        Q.wait_empty(work.round);
-        work.tell(told(work.round), p);
-        Q.expect(work.round);
-        const int head = work.head % p.heads;
-        kv_head = head / (p.heads / p.kv_heads), sequence = work.head / p.heads;
+      Schedule<C, Mask> walk(p);
+      while (const auto queries = walk.next()) {
+        Q.wait_empty(queries.round);
+        walk.tell(queries, told(queries.round), p);
+        Q.expect(queries.round);
+        const int head = queries.head % p.heads;
+        const int kv_head = head / (p.heads / p.kv_heads), sequence = queries.head / p.heads;
         for (int panel = 0; panel < PANELS; ++panel)
-          cp_async_bulk_tensor_4d(smem_Q + Q.at(work.round) + panel * BR * PANEL_ROW_BYTES, Q_map, panel * PANEL_COLS,
-                                  work.q_tile * BR, head, sequence, Q.full_of(work.round));
-        const int last = work.first + work.kv_tiles - 1;
-        for (int tile = work.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
+          cp_async_bulk_tensor_4d(smem_Q + Q.at(queries.round) + panel * BR * PANEL_ROW_BYTES, Q_map,
+                                  panel * PANEL_COLS, queries.q_tile * BR, head, sequence, Q.full_of(queries.round));
+        const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
+          ring.wait_empty(tile);
+          ring.expect(tile);
+          for (uint32_t panel = cluster_rank(); panel < PANELS; panel += BLOCKS)
+            cp_async_bulk_tensor_4d_multicast(ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES, map,
+                                              panel * PANEL_COLS, queries.in_K(tile) * BC, kv_head, sequence,
+                                              ring.full_of(tile), (1 << BLOCKS) - 1);
+        };
+        const int last = queries.first + queries.kv_tiles - 1;
+        for (int tile = queries.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
           if (tile <= last) request(K_map, K, tile);
-          if (tile > work.first) request(V_map, V, tile - 1);
+          if (tile > queries.first) request(V_map, V, tile - 1);
         }
       }
-      Q.wait_empty(work.round);
-      told(work.round).tell({work.first});  // and no more
-      mbarrier_arrive(Q.full_of(work.round));
+      Q.wait_empty(walk.round);
+      told(walk.round).tell({walk.first});  // and no more
+      mbarrier_arrive(Q.full_of(walk.round));
     }
     __syncwarp();  // the cluster's barrier takes whole warps
     end_together();

@@ -14,7 +14,7 @@ namespace {
 
 // 44_told spells these out, 43_window the softmax, 41_rows what starts a kernel.
 using forward::Causal, forward::finish_rows, forward::let_pass, forward::LOG2E, forward::NO_KEY, forward::NoMask;
-using forward::rows_map, forward::Softmax, forward::Tail;
+using forward::Queries, forward::rows_map, forward::Softmax, forward::Tail;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
@@ -52,9 +52,9 @@ struct Schedule {
   const ScoreParams& p;
   Mask mask;
   int pairs, shares;
-  int head, share, heads_on, shares_on;  // this share of this head; and how much further on the next one is
-  int turn = -1, round = -1, q_tile = 0;
-  int first = 0, kv_tiles = 0;  // what the pair copies; tiles of K and V are numbered since the block began
+  int head, share, heads_on, shares_on;       // this share of this head; and how much further on the next one is
+  int in_share = -1, round = -1, q_tile = 0;  // which of its share's pairs the last one was; how many there were
+  int first = 0, kv_tiles = 0;                // what it copies
 
   __host__ __device__ __forceinline__ static bool has_twins(const ScoreParams& p) {
     return Mask::GROWS && p.heads / p.kv_heads % BLOCKS == 0;
@@ -68,10 +68,11 @@ struct Schedule {
   __device__ __forceinline__ int tiles_up_to(int tile) const {  // at least one, masked, for queries that see none
     return (max(mask.end_of(min((tile + 1) * BR, mask.n_q) - 1), 1) + BC - 1) / BC;
   }
-  __device__ __forceinline__ bool next() {
+  __device__ __forceinline__ Queries next() {
     first += kv_tiles;
     ++round;
-    return has_twins(p) ? next_of_twins() : next_of_head();
+    const bool are_left = has_twins(p) ? next_of_twins() : next_of_head();
+    return {are_left, round, head, q_tile, first, kv_tiles};
   }
   __device__ __forceinline__ bool next_of_twins() {
     const int cluster = blockIdx.x / BLOCKS, clusters = gridDim.x / BLOCKS;
@@ -88,18 +89,19 @@ struct Schedule {
   }
   __device__ __forceinline__ bool next_of_head() {
     const bool has_second = Mask::GROWS && 2 * share + 1 < pairs;  // the pair in the middle is alone
-    if (turn == 1 || (turn == 0 && !has_second)) {
+    if (in_share == 1 || (in_share == 0 && !has_second)) {
       head += heads_on, share += shares_on;
       if (share >= shares) share -= shares, ++head;
-      turn = -1;
+      in_share = -1;
     }
-    ++turn;
-    const int pair = Mask::GROWS && turn == 0 ? pairs - 1 - share : share;
+    ++in_share;
+    const int pair = Mask::GROWS && in_share == 0 ? pairs - 1 - share : share;
     q_tile = pair * BLOCKS + cluster_rank();
     kv_tiles = tiles_up_to(pair * BLOCKS + BLOCKS - 1);
     return head < p.batch * p.heads;
   }
-  __device__ __forceinline__ void tell(Work work) const {
+  __device__ __forceinline__ void tell(const Queries& queries, Work work) const {
+    const int first = queries.first, q_tile = queries.q_tile, head = queries.head;
     const float sink = p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + head % p.heads) * LOG2E, NO_KEY);
     work.tell({first, first + tiles_up_to(q_tile),
                first + min(mask.end_of(q_tile * BR), mask.n_k) / BC,  // a second block may lie outside
@@ -146,34 +148,33 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (threadIdx.x == WARPS * 32) {
-      Schedule<C, Mask> work(p);
-      int kv_head = 0, sequence = 0;
-      const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
-        ring.wait_empty(tile);
-        ring.expect(tile);
-        for (uint32_t panel = cluster_rank(); panel < PANELS; panel += BLOCKS)
-          cp_async_bulk_tensor_4d_multicast(ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES, map,
-                                            panel * PANEL_COLS, (tile - work.first) * BC, kv_head, sequence,
-                                            ring.full_of(tile), (1 << BLOCKS) - 1);
-      };
-      while (work.next()) {
-        Q.wait_empty(work.round);
-        work.tell(told(work.round));
-        Q.expect(work.round);
-        const int head = work.head % p.heads;
-        kv_head = head / (p.heads / p.kv_heads), sequence = work.head / p.heads;
+      Schedule<C, Mask> walk(p);
+      while (const auto queries = walk.next()) {
+        Q.wait_empty(queries.round);
+        walk.tell(queries, told(queries.round));
+        Q.expect(queries.round);
+        const int head = queries.head % p.heads;
+        const int kv_head = head / (p.heads / p.kv_heads), sequence = queries.head / p.heads;
         for (int panel = 0; panel < PANELS; ++panel)
-          cp_async_bulk_tensor_4d(smem_Q + Q.at(work.round) + panel * BR * PANEL_ROW_BYTES, Q_map, panel * PANEL_COLS,
-                                  work.q_tile * BR, head, sequence, Q.full_of(work.round));
-        const int last = work.first + work.kv_tiles - 1;
-        for (int tile = work.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
+          cp_async_bulk_tensor_4d(smem_Q + Q.at(queries.round) + panel * BR * PANEL_ROW_BYTES, Q_map,
+                                  panel * PANEL_COLS, queries.q_tile * BR, head, sequence, Q.full_of(queries.round));
+        const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
+          ring.wait_empty(tile);
+          ring.expect(tile);
+          for (uint32_t panel = cluster_rank(); panel < PANELS; panel += BLOCKS)
+            cp_async_bulk_tensor_4d_multicast(ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES, map,
+                                              panel * PANEL_COLS, queries.in_K(tile) * BC, kv_head, sequence,
+                                              ring.full_of(tile), (1 << BLOCKS) - 1);
+        };
+        const int last = queries.first + queries.kv_tiles - 1;
+        for (int tile = queries.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
           if (tile <= last) request(K_map, K, tile);
-          if (tile > work.first) request(V_map, V, tile - 1);
+          if (tile > queries.first) request(V_map, V, tile - 1);
         }
       }
-      Q.wait_empty(work.round);
-      told(work.round).tell({work.first});  // and no more
-      mbarrier_arrive(Q.full_of(work.round));
+      Q.wait_empty(walk.round);
+      told(walk.round).tell({walk.first});  // and no more
+      mbarrier_arrive(Q.full_of(walk.round));
     }
     __syncwarp();    // the cluster's barrier takes whole warps
     cluster_sync();  // safe to end: as below
