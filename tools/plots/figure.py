@@ -5,6 +5,7 @@ import argparse
 import hashlib
 import json
 import math
+import string
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -68,6 +69,26 @@ def part_legend(axes, present: set[str], inches: float) -> None:
     colours = part_colours()
     legend_below(axes, inches, handles=[Patch(facecolor=colours[part.name], label=part.title if part.name else "The ladder from 01 to 07")
                                         for part in rungs.parts() if part.name in present])
+
+
+class Runs:
+    """A letter for each run that rows are of, by date: rates of two runs are no race, so a figure says of which run each one is. Of one run
+    alone there is nothing to say."""
+
+    def __init__(self, rows: list[results.Row]) -> None:
+        self.letters = {run: letter for run, letter in zip(sorted({(row.date, row.commit) for row in rows}), string.ascii_letters)}
+
+    def of(self, *rows: results.Row) -> str:
+        return "".join(sorted({self.letters[row.date, row.commit] for row in rows})) if len(self.letters) > 1 else ""
+
+    @property
+    def said(self) -> str:
+        return f"{len(self.letters)} runs, a letter each: compare within one letter" if len(self.letters) > 1 else ""
+
+
+def lines(*parts: str) -> str:
+    """The head of a figure: what there is of it, a line each, and none before what the shape ends with."""
+    return "\n".join(filter(None, parts)).replace(", d =", ",\nd =")
 
 
 def digest(points: Points) -> str:

@@ -25,8 +25,8 @@ def together(names: list[str], order: list[str]) -> str:
     return ", ".join(f"{number_of(run[0])} to {number_of(run[-1])}" if len(run) > 3 else " ".join(map(number_of, run)) for run in runs)
 
 
-def merged(lines: dict[str, dict[int, float]], step: float = 0) -> list[list]:
-    """[name, "measured", points] of each stage; stages that differ by at most 10 % everywhere share the first one's
+def merged(lines: dict[str, dict[int, float]], step: float = 0, of: dict[str, str] | None = None) -> list[list]:
+    """[name, "measured", points] of each stage, with the letters `of` its runs behind the name; stages that differ by at most 10 % everywhere share the first one's
     line, as do those that differ by one `step` in which the values are counted."""
     groups: list[tuple[list[str], dict[int, float]]] = []
     for stage, points in lines.items():
@@ -36,13 +36,14 @@ def merged(lines: dict[str, dict[int, float]], step: float = 0) -> list[list]:
                 break
         else:
             groups.append(([stage], points))
-    return [[together(names, list(lines)), "measured",
+    letters = lambda names: "".join(sorted(set("".join((of or {}).get(name, "") for name in names))))
+    return [[f"{together(names, list(lines))} {letters(names)}".rstrip(), "measured",
              [[n, float(f"{value:.6g}")] for n, value in points.items()]] for names, points in groups]
 
 
-def separate(lines: dict[str, dict[int, float]]) -> list[list]:
+def separate(lines: dict[str, dict[int, float]], of: dict[str, str] | None = None) -> list[list]:
     """The same without sharing: what the table shows."""
-    return [[stage, "measured", [[n, float(f"{value:.6g}")] for n, value in points.items()]] for stage, points in lines.items()]
+    return [[f"{stage} {(of or {}).get(stage, '')}".rstrip(), "measured", [[n, float(f"{value:.6g}")] for n, value in points.items()]] for stage, points in lines.items()]
 
 
 def heights(points: figure.Points) -> list[float]:
@@ -79,7 +80,7 @@ def render(axes: list, points: figure.Points) -> None:
         ordered = sorted(zip(handles, labels), key=lambda entry: -last[entry[1]])  # top to bottom as the lines end
         handles, labels = zip(*ordered)
         figure.legend_below(axis, 0.45, handles=handles, labels=labels, ncols=2, handlelength=2.6, columnspacing=1.2)
-    axes[0].figure.suptitle(points["title"].replace(". ", ".\n"), fontsize=figure.TYPE)
+    axes[0].figure.suptitle(figure.lines(points["title"].replace(". ", ".\n"), points.get("runs", "")), fontsize=figure.TYPE)
 
 
 def plain(value: float) -> str:

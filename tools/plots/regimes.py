@@ -35,8 +35,9 @@ def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.
     if not both:
         raise results.NotMeasured(f"{csv}: nothing was measured both in turns and alone yet. Measured by: ladder bench --alone")
     first = next(iter(both.values()))[0]
+    runs = figure.Runs([row for by in both.values() for row in by])
     shape = str(results.Selection()).rpartition(", ")[0]
-    return {"title": f"{first.gpu}, {shape}",
+    return {"title": f"{first.gpu}, {shape}", "runs": runs.said, "of": {name: [runs.of(row) for row in by] for name, by in both.items()},
             "rows": [[name, by[0].kind, *(round(row.tflops, 1) for row in by), *(round(row.clock_mhz) if row.clock_mhz else None for row in by)]
                      for name, by in both.items()]}
 
@@ -52,19 +53,20 @@ def render(axes: list, points: figure.Points) -> None:
         for tflops, marker, fill in ((turns, "o", figure.COLORS[0]), (alone, "D", figure.PAPER)):
             axis.plot(tflops, i, marker=marker, color=figure.COLORS[0], markerfacecolor=fill, markersize=6, linestyle="none",
                       label={"o": WORDS[0], "D": WORDS[1]}[marker] if i == 0 else None)
-    axis.set_yticks(range(len(points["rows"])), [row[0] for row in points["rows"]])
+    axis.set_yticks(range(len(points["rows"])), [" ".join([row[0], *filter(None, points["of"][row[0]])]) for row in points["rows"]])
     axis.set_ylim(len(points["rows"]) - 0.5, -0.5)
     axis.set_xlim(left=0)
     axis.grid(False, axis="y")
     axis.set_xlabel(figure.TFLOPS_LABEL)
     axis.legend(frameon=False, ncols=2, loc="lower center", bbox_to_anchor=(0.4, 1.0))
-    axis.figure.suptitle(points["title"].replace(", d =", ",\nd ="), fontsize=figure.TYPE)
+    axis.figure.suptitle(figure.lines(points["title"], points["runs"], "first in turns, then alone" if points["runs"] else ""), fontsize=figure.TYPE)
 
 
 def table(points: figure.Points) -> list[tuple[str, list[str], list[list[str]]]]:
     shown = lambda value, form: "" if value is None else format(value, form)
-    return [("TFLOPS, and the clock. Rows are of several runs: compare within a row", ["", "in turns", "MHz", "alone", "MHz", "alone / in turns"],
-             [[name, f"{turns:.1f}", shown(mhz, "d"), f"{alone:.1f}", shown(own, "d"), f"{alone / turns:.3f}"]
+    of = lambda name, value, i: f"{value:.1f} {points['of'][name][i]}".rstrip()
+    return [("TFLOPS, and the clock" + (f": {points['runs']}" if points["runs"] else ""), ["", "in turns", "MHz", "alone", "MHz", "alone / in turns"],
+             [[name, of(name, turns, 0), shown(mhz, "d"), of(name, alone, 1), shown(own, "d"), f"{alone / turns:.3f}"]
               for name, _, turns, alone, mhz, own in points["rows"]])]
 
 

@@ -51,7 +51,9 @@ def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.
             raise results.NotMeasured(f"{csv}: no stage at N = {N} that {timed.name} has timed. Measured by:  {traffic.HOW}")
         panels.append({"level": level, "x": f"operations per byte, {' + '.join(metrics)}", "rungs": rungs_here,
                        "tb_per_s": round(peak(csv, rows, names) / 1e12, 2), "reached": next((round(row.tflops, 2) for row in ceilings if row.stage == loop), None)})
-    return {"title": f"{traffic.card(rows)}; TFLOPS at {selection}", "panels": panels,
+    runs = figure.Runs([row for row in measured if any(row.stage == rung[0] for panel in panels for rung in panel["rungs"])])
+    return {"title": f"{traffic.card(rows)}; TFLOPS at {selection}", "panels": panels, "runs": runs.said,
+            "of": {row.stage: runs.of(row) for row in measured if (row.date, row.commit) in runs.letters},
             "ceilings": [[row.stage, round(row.tflops, 1)] for row in ceilings if row.stage in ROOFS],
             "parts": {rung.name: rung.part for rung in rungs.known() if rung.name in tflops}}
 
@@ -96,19 +98,19 @@ def render(axes: list, points: figure.Points) -> None:
             # The table has the others.
             if all(abs(at[0] - other[0]) > 24 or abs(at[1] - other[1]) > 14 for other in named):
                 named.append(tuple(at))
-                axis.annotate(stage.split("_")[0], (x, y), xytext=(6, -3), textcoords="offset points")
+                axis.annotate(f"{stage.split('_')[0]} {points['of'][stage]}".rstrip(), (x, y), xytext=(6, -3), textcoords="offset points")
         axis.set_xlabel(panel["x"].replace(", ", ",\n").replace(" + ", " +\n"))
         axis.set_ylabel(figure.TFLOPS_LABEL)
         axis.set_title(panel["level"])
     drawn = {stage for panel in points["panels"] for stage, *_ in panel["rungs"]}
     figure.part_legend(axes[-1], {part for stage, part in points["parts"].items() if stage in drawn}, 0.65)
-    axes[0].figure.suptitle(points["title"].replace("; ", ";\n").replace(", d =", ",\nd ="), fontsize=figure.TYPE)
+    axes[0].figure.suptitle(figure.lines(points["title"].replace("; ", ";\n"), points["runs"]), fontsize=figure.TYPE)
 
 
 def table(points: figure.Points) -> list[tuple[str, list[str], list[list[str]]]]:
     return [(f"{panel['level']}: {panel['tb_per_s']:.2f} TB/s by ncu's peak_sustained"
              + (f", {panel['reached']:.2f} reached" if panel["reached"] else ""), ["rung", "operations per byte", "TFLOPS"],
-             [[stage, f"{x:g}", f"{y:g}"] for stage, x, y in panel["rungs"]]) for panel in points["panels"]]
+             [[stage, f"{x:g}", f"{y:g} {points['of'][stage]}".rstrip()] for stage, x, y in panel["rungs"]]) for panel in points["panels"]]
 
 
 if __name__ == "__main__":

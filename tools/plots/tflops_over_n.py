@@ -28,16 +28,18 @@ def collect(csv: Path, rows: list[results.Row], arguments: argparse.Namespace) -
     if not any(row.is_rung for row in rows):
         raise results.ResultsError(f"{csv}: no stage was measured at heads {wanted[0]}, d = {wanted[1]}, {wanted[3]}")
     tokens = arguments.tokens or Counter(row.batch * row.n for row in rows).most_common(1)[0][0]
-    lines: dict[str, list] = {}
+    lines: dict[str, list[results.Row]] = {}
     for row in sorted(rows, key=lambda row: (*rungs.position(row.stage), row.n)):
         if row.batch * row.n == tokens:
-            lines.setdefault(row.stage, []).append([row.n, round(row.tflops, 1)])
+            lines.setdefault(row.stage, []).append(row)
     if not lines:
         raise results.ResultsError(f"{csv}: nothing was measured with batch x N = {tokens}")
     kind = "causal" if arguments.causal else "dense"
+    runs = figure.Runs(sum(lines.values(), []))
     return {
-        "title": f"{rows[0].gpu}, batch x N = {tokens}, heads {wanted[0]}, d = {wanted[1]}, {kind}, {wanted[3]}",
-        "lines": [[name, name in {row.stage for row in rows if row.kind == "peer"}, line] for name, line in lines.items()],
+        "title": f"{rows[0].gpu}, batch x N = {tokens}, heads {wanted[0]}, d = {wanted[1]}, {kind}, {wanted[3]}", "runs": runs.said,
+        "lines": [[name, line[0].kind == "peer", [[row.n, round(row.tflops, 1)] for row in line]] for name, line in lines.items()],
+        "of": {name: runs.of(*line) for name, line in lines.items()},
         "parts": {rung.name: rung.part for rung in rungs.known() if rung.name in lines},
     }
 
@@ -64,7 +66,7 @@ def render(axes: list, points: figure.Points) -> None:
     for name, is_peer, line in points["lines"]:
         if name in shown:
             i = shown.index(name)
-            axis.plot([n for n, _ in line], [tflops for _, tflops in line], label=name, **figure.mark(i), markerfacecolor=figure.PAPER if is_peer else None,
+            axis.plot([n for n, _ in line], [tflops for _, tflops in line], label=name + f" {points['of'][name]}".rstrip(), **figure.mark(i), markerfacecolor=figure.PAPER if is_peer else None,
                       linestyle=":" if is_peer else figure.DASHES[i % 3], linewidth=1.8 if is_peer else 1.3, markersize=5)
     lengths = sorted({n for _, _, line in points["lines"] for n, _ in line})
     axis.set_xscale("log", base=2)
@@ -73,9 +75,9 @@ def render(axes: list, points: figure.Points) -> None:
     axis.set_ylim(bottom=0)
     axis.set_xlabel("sequence length N")
     axis.set_ylabel(figure.TFLOPS_LABEL)
-    axis.figure.suptitle(points["title"].replace(", d =", ",\nd =") + "\nnamed: the best of each part; grey: the other rungs; dotted: others", fontsize=figure.TYPE)
+    axis.figure.suptitle(figure.lines(points["title"], "named: the best of each part; grey: the other rungs; dotted: others", points["runs"]), fontsize=figure.TYPE)
     handles, labels = axis.get_legend_handles_labels()
-    last = {name: line[-1][1] for name, _, line in points["lines"]}
+    last = {name + f" {points['of'][name]}".rstrip(): line[-1][1] for name, _, line in points["lines"]}
     ordered = sorted(zip(handles, labels), key=lambda entry: -last[entry[1]])  # top to bottom as the lines end
     handles, labels = zip(*ordered)
     figure.legend_below(axis, 0.45, handles=handles, labels=labels, ncols=2)

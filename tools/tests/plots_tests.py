@@ -36,6 +36,22 @@ class Drawing(Scratch):
             self.assertIn(words, texts["tflops_over_n"])
         self.assertNotIn("64x128, 4 warps", texts["tflops_per_rung"])  # an ablation is no rung
 
+    def test_rates_of_several_runs_are_told_apart(self) -> None:
+        path = self.folder / FIXTURE.name
+        head, *rows = FIXTURE.read_text().splitlines()
+        commit, *_ = {row.split(",")[head.split(",").index("commit")] for row in rows}
+        path.write_text("\n".join([head, *(row.replace(commit, "0123456789ab") if row.startswith("06_chrome") else row for row in rows)]) + "\n")
+        for name in ("tflops_per_rung", "tflops_over_n", "time_over_n"):
+            texts = []
+            for csv in (FIXTURE, path):
+                svg = self.folder / f"{name}.svg"
+                run = self.run_script(name, csv, "-o", svg)
+                self.assertEqual(run.returncode, 0, run.stderr)
+                texts.append(" ".join(ElementTree.parse(svg).getroot().itertext()))
+            self.assertNotIn("letter", texts[0], name)
+            self.assertIn("2 runs, a letter each", texts[1], name)
+            self.assertRegex(texts[1], r"(190|06_chrome|to 07) ab?\b", name)
+
     def test_rows_of_other_inputs_are_not_mixed_in(self) -> None:
         path = self.folder / FIXTURE.name
         rows = [line for line in FIXTURE.read_text().splitlines() if ",normal," in line]
