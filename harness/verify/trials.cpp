@@ -585,6 +585,7 @@ std::optional<Trial> drawn_problem(const Variant& variant, const Shape& usual, u
     };
     shape.left = side();
     shape.right = shape.causal ? 0 : side();
+    shape.causal |= shape.right == 0;  // a window that ends with a query's own key is a mask, and said to be one
   }
   if (draws(SOFTCAP)) shape.softcap = static_cast<float>(1 + below(30));
   shape.alibi = draws(ALIBI);

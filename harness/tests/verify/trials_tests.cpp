@@ -295,6 +295,20 @@ TEST_CASE("of given sets and a given length nothing else is launched, or at no o
   CHECK(emulator_trials(TILED, SHAPE, {.n_given = true, .quick = true})[0].shape.n == SHAPE.n);
 }
 
+TEST_CASE("a drawn window that ends with a query's own key is a mask, and its problem says so, as kernels are told") {
+  Variant windowed = CAUSAL_TILED;
+  windowed.accepts.features |= TAILS | CROSS | WINDOW;
+  int masks = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    for (const Trial& trial : emulator_trials(windowed, SHAPE, {.seed = seed})) {
+      if (trial.shape.right != 0) continue;
+      CHECK(trial.shape.causal);
+      ++masks;
+    }
+  }
+  CHECK(masks > 0);
+}
+
 TEST_CASE("thorough trials are as many again, of shapes that the variant takes, and the same for the same seed") {
   const TrialChoice thorough{.thorough = true, .seed = 3};
   const std::vector<Trial> trials = emulator_trials(TILED, SHAPE, thorough);
