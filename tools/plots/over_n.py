@@ -80,7 +80,7 @@ def render(axes: list, points: figure.Points) -> None:
         ordered = sorted(zip(handles, labels), key=lambda entry: -last[entry[1]])  # top to bottom as the lines end
         handles, labels = zip(*ordered)
         figure.legend_below(axis, 0.45, handles=handles, labels=labels, ncols=2, handlelength=2.6, columnspacing=1.2)
-    axes[0].figure.suptitle(figure.lines(points["title"].replace(". ", ".\n"), points.get("runs", "")), fontsize=figure.TYPE)
+    axes[0].figure.suptitle("\n".join(filter(None, (points["title"].replace(". ", ".\n"), points.get("runs")))), fontsize=figure.TYPE)
 
 
 def plain(value: float) -> str:

@@ -65,7 +65,7 @@ def render(axes: list, points: figure.Points) -> None:
 def table(points: figure.Points) -> list[tuple[str, list[str], list[list[str]]]]:
     shown = lambda value, form: "" if value is None else format(value, form)
     of = lambda name, value, i: f"{value:.1f} {points['of'][name][i]}".rstrip()
-    return [("TFLOPS, and the clock" + (f": {points['runs']}" if points["runs"] else ""), ["", "in turns", "MHz", "alone", "MHz", "alone / in turns"],
+    return [("TFLOPS, and the clock" + (f": {points['runs']}. A ratio of two letters is of two runs" if points["runs"] else ""), ["", "in turns", "MHz", "alone", "MHz", "alone / in turns"],
              [[name, of(name, turns, 0), shown(mhz, "d"), of(name, alone, 1), shown(own, "d"), f"{alone / turns:.3f}"]
               for name, _, turns, alone, mhz, own in points["rows"]])]
 
