@@ -108,10 +108,6 @@ void ld_acquire_wait_u32(const uint32_t* address, uint32_t value, CallSite site 
 void cp_async_16(uint32_t shared_address, const void* global_address, CallSite site = CallSite::current());
 void cp_async_16(uint32_t shared_address, const void* global_address, uint32_t bytes,
                  CallSite site = CallSite::current());
-inline void cp_async_16(uint32_t shared_address, const void* global_address, CachePolicy,
-                        CallSite site = CallSite::current()) {
-  cp_async_16(shared_address, global_address, site);
-}
 void cp_async_commit(CallSite site = CallSite::current());
 void cp_async_wait_pending(int pending, CallSite site);
 template <int PENDING>

@@ -3,7 +3,6 @@
 #pragma once
 #include <cstdint>
 #include "common/architecture.cuh"
-#include "common/ptx/memory.cuh"
 
 inline namespace ptx {
 
@@ -19,13 +18,6 @@ __device__ __forceinline__ void cp_async_16(uint32_t shared_address, const void*
 __device__ __forceinline__ void cp_async_16(uint32_t shared_address, const void* global_address, uint32_t bytes) {
   needs_sm<80>();
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address), "l"(global_address), "r"(bytes)
-               : "memory");
-}
-
-__device__ __forceinline__ void cp_async_16(uint32_t shared_address, const void* global_address, CachePolicy policy) {
-  needs_sm<80>();
-  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(shared_address),
-               "l"(global_address), "l"(policy.bits)
                : "memory");
 }
 

@@ -237,7 +237,8 @@ inline std::vector<uint32_t> pairs_of_bytes() {
 // Two words and a selector.
 inline std::vector<uint32_t> selections() {
   std::vector<uint32_t> words;
-  for (const uint32_t selector : {0x3210u, 0x7654u, 0x0123u, 0x5410u, 0x7632u, 0x6420u, 0xfedcu, 0xba98u, 0x0f8bu, 0x12343333u})
+  for (const uint32_t selector :
+       {0x3210u, 0x7654u, 0x0123u, 0x5410u, 0x7632u, 0x6420u, 0xfedcu, 0xba98u, 0x0f8bu, 0x12343333u})
     words.insert(words.end(), {0x83020180u, 0x7f86857eu, selector});
   return words;
 }
@@ -256,8 +257,9 @@ inline std::vector<uint32_t> bf16_exponents() {
 inline std::vector<uint32_t> rounding_inputs_8(int mantissa) {
   constexpr float INF = std::numeric_limits<float>::infinity();
   const int least = mantissa == 3 ? -6 : -14;
-  std::vector<uint32_t> words = bits_of({0.0f, -0.0f, 1.0f, -1.0f, 0.1f, -3.3f, 448.0f, 463.9f, 464.0f, 464.1f, -480.0f, 57344.0f,
-                                         61439.0f, 61440.0f, -65535.0f, 65536.0f, 1e30f, -1e30f, INF, -INF, 1e-40f});
+  std::vector<uint32_t> words =
+      bits_of({0.0f,     -0.0f,    1.0f,     -1.0f,     0.1f,     -3.3f, 448.0f, 463.9f, 464.0f, 464.1f, -480.0f,
+               57344.0f, 61439.0f, 61440.0f, -65535.0f, 65536.0f, 1e30f, -1e30f, INF,    -INF,   1e-40f});
   for (const uint32_t nan : {0x7fc00000u, 0xffc00000u, 0x7f800001u, 0x7fffffffu}) words.push_back(nan);
   for (const int exponent : {least, least + 1, 0, mantissa == 3 ? 8 : 15}) {
     for (int half = 0; half < 2 << mantissa; ++half) {
@@ -376,9 +378,6 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     {.primitive = "createpolicy_evict_last", .what = "lane l loads 16-byte chunk 5l mod 32, which the L2 cache is to give up last",
      .layout = "words 4l..4l+3: lane l's x, y, z, w", .kernel = ld_global_v4_policy_case<false>, .input = numbered(128),
      .output_words = 128},
-    {.primitive = "cp_async_16.policy", .what = "lane l copies 16-byte chunk l to chunk 5l mod 32, with a cache policy",
-     .layout = "shared memory, word by word", .kernel = cp_async_16_case<true>, .input = numbered(128), .output_words = 128,
-     .smem_bytes = 512},
     {.primitive = "cp_async_bulk.policy",
      .what = "words 0 to 63 to word 64, with a cache policy, 64 to 79 to word 0, 80 to 127 to word 16",
      .layout = "shared memory, word by word", .kernel = cp_async_bulk_case<true>, .input = numbered(128), .output_words = 128,
@@ -397,7 +396,7 @@ inline std::vector<ladder::conformance::Case> all_cases() {
      .layout = "shared memory, word by word", .kernel = cp_async_16_zero_fill_case, .input = numbered_bytes(512),
      .output_words = 128, .smem_bytes = 512},
     {.primitive = "cp_async_16", .what = "lane l copies 16-byte chunk l to chunk 5l mod 32",
-     .layout = "shared memory, word by word", .kernel = cp_async_16_case<false>, .input = numbered(128), .output_words = 128,
+     .layout = "shared memory, word by word", .kernel = cp_async_16_case, .input = numbered(128), .output_words = 128,
      .smem_bytes = 512},
     {.primitive = "cp_async_commit", .what = "a group of two copies, an empty group; wait for all groups but one",
      .layout = "words 8l..8l+7: what lane l reads", .kernel = cp_async_commit_case, .input = numbered(256),

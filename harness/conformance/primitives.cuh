@@ -216,11 +216,9 @@ __global__ void ld_global_v4_policy_case(const uint32_t* in, uint32_t* out) {
 // ---- asynchronous copies ----------------------------------------------------------------------------------------
 
 // 16 bytes per lane, scattered.
-template <bool POLICY>
 __global__ void cp_async_16_case(const uint32_t* in, uint32_t* out) {
   const uint32_t lane = threadIdx.x;
-  if (!POLICY) cp_async_16(smem_base() + 16 * scatter(lane), in + 4 * lane);
-  if (POLICY) cp_async_16(smem_base() + 16 * scatter(lane), in + 4 * lane, createpolicy_evict_first());
+  cp_async_16(smem_base() + 16 * scatter(lane), in + 4 * lane);
   cp_async_commit();
   cp_async_wait<0>();
   __syncwarp();  // a lane reads what others have copied

@@ -1,10 +1,12 @@
 // conformance_record: runs every conformance case on the GPU. Writes the answers as fixtures, or compares them.
 //
-//   conformance_record DIR --date 2026-11-21    write one text file per primitive into DIR
+//   conformance_record DIR --date 2026-11-21    write one text file per primitive into DIR; more words: of these primitives alone
 //   conformance_record DIR --compare            exit 1 if this GPU answers differently
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -76,19 +78,23 @@ int fail(const ladder::Error& error) {
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   const bool compare = words.size() == 2 && words[1] == "--compare";
-  if (!compare && !(words.size() == 3 && words[1] == "--date")) {
-    std::fprintf(stderr, "usage: conformance_record DIR --date YYYY-MM-DD, or DIR --compare\n");
+  if (!compare && !(words.size() >= 3 && words[1] == "--date")) {
+    std::fprintf(stderr, "usage: conformance_record DIR --date YYYY-MM-DD [PRIMITIVE...], or DIR --compare\n");
     return static_cast<int>(ExitCode::usage);
   }
   const std::string& directory = words[0];
 
-  const auto recorded_by = provenance(words.back());
+  const auto recorded_by = provenance(compare ? "" : words[2]);
   if (!recorded_by) return fail(recorded_by.error());
   std::error_code ignored;  // an unusable directory shows when the first file is written
   if (!compare) std::filesystem::create_directories(directory, ignored);
 
   auto cases = ladder::conformance::cases_of_gpu();
   const auto skipped = std::erase_if(cases, [sm = sm_of_gpu()](const Case& test) { return test.min_sm > sm; });
+  if (words.size() > 3) {
+    const std::span wanted = std::span(words).subspan(3);
+    std::erase_if(cases, [&](const Case& test) { return std::ranges::find(wanted, test.primitive) == wanted.end(); });
+  }
   for (const Case& test : cases) {
     const auto done = process(test, directory, compare ? nullptr : &*recorded_by);
     if (!done) return fail(done.error());

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import importlib
 import re
 import shutil
@@ -38,14 +39,16 @@ class Drawing(Scratch):
 
     def test_rates_of_several_runs_are_told_apart(self) -> None:
         path = self.folder / FIXTURE.name
-        head, *rows = FIXTURE.read_text().splitlines()
-        commit, *_ = {row.split(",")[head.split(",").index("commit")] for row in rows}
-        path.write_text("\n".join([head, *(row.replace(commit, "0123456789ab") if row.startswith("06_chrome") else row for row in rows)]) + "\n")
+        with FIXTURE.open(newline="") as old, path.open("w", newline="") as new:
+            rows = list(csv.DictReader(old))
+            writer = csv.DictWriter(new, list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(row | {"commit": "0123456789ab" if row["stage"] == "06_chrome" else "b" * 12} for row in rows)
         for name in ("tflops_per_rung", "tflops_over_n", "time_over_n"):
             texts = []
-            for csv in (FIXTURE, path):
+            for file in (FIXTURE, path):
                 svg = self.folder / f"{name}.svg"
-                run = self.run_script(name, csv, "-o", svg)
+                run = self.run_script(name, file, "-o", svg)
                 self.assertEqual(run.returncode, 0, run.stderr)
                 texts.append(" ".join(ElementTree.parse(svg).getroot().itertext()))
             self.assertNotIn("letter", texts[0], name)
