@@ -843,29 +843,7 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
 }
 
 // Primitives that no GPU has answered for yet. Whoever records their fixtures takes them off this list.
-const std::set<std::string> AWAITING_FIXTURE = {"atom_global_inc_u32",
-                                                "fence_acq_rel_gpu",
-                                                "createpolicy_evict_first",
-                                                "createpolicy_evict_last",
-                                                "cp_async_bulk.policy",
-                                                "cp_async_bulk_tensor_4d.policy",
-                                                "launch_dependent",
-                                                "griddepcontrol_launch_dependents",
-                                                "griddepcontrol_wait",
-                                                "mapa",
-                                                "st_shared_cluster_b32",
-                                                "st_async_b32",
-                                                "wgmma_ss.n8",
-                                                "wgmma_rs.n8",
-                                                "wgmma_ss_bf16.n8",
-                                                "wgmma_rs_bf16.n8",
-                                                "wgmma_ss_bf16.n8_trans_b",
-                                                "pack_e4m3x2",
-                                                "pack_e5m2x2",
-                                                "unpack_e4m3x2",
-                                                "unpack_e5m2x2",
-                                                "prmt_b32",
-                                                "lop3_b32"};
+const std::set<std::string> AWAITING_FIXTURE = {};
 
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file);
