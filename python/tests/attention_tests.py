@@ -49,7 +49,7 @@ class Attention(unittest.TestCase):
 
     def test_few_queries_have_a_rung_of_their_own(self):
         for n, kv, d, rung, options in ((1, 1, 128, "d05", {}), (1, 4, 64, "d05", {"causal": True}), (5, 2, 96, "d05", {"causal": True}),
-                                        (8, 1, 128, "d05", {}), (16, 1, 128, "d02", {"window": (40, 0), "causal": True})):  # fmt: skip
+                                        (8, 1, 128, "d02", {}), (16, 1, 128, "d02", {"window": (40, 0), "causal": True})):  # fmt: skip
             q, k, v = inputs(n=n, n_k=300, h=4, kv=kv, d=d)
             with self.subTest(n=n, kv=kv, d=d, **options):
                 self.check(q, k, v, **options)
