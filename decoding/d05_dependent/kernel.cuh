@@ -17,7 +17,7 @@ namespace {
 using decoding::HEAD_DIM;
 
 template <class T, int BR, int BC, int WARPS, int STAGES>
-using Config = decoding::WarpTile<T, BR, BC, WARPS, STAGES, 1>;
+struct Config : decoding::WarpTile<T, BR, BC, WARPS, STAGES, 1> {};
 
 template <class C>
 __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(ModelParams p, int shares) {

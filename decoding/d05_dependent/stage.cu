@@ -51,7 +51,6 @@ const ladder::Registration registration({
     .name = "d05_dependent",
     .previous = "d04_warps",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other, "What d04 spells out is said here: the idea is in ten lines."},
     .idea =
         "What comes behind the reading is short: the launch that joins is there before it is needed, and has less to "
         "join.",
