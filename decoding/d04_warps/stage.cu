@@ -63,7 +63,8 @@ const ladder::Registration registration({
                   "1.00; 32 heads over one, batch 1 beside 65536, 1.00. Within 3 %.",
     .min_sm = 80,
     .needs = "mma.m16n8k16 in f16 or bf16, cp.async, 96 KiB of shared memory",
-    .resources = {{.sm = 80, .registers = 255, .spill_bytes = 36, .reason = "with 32 rows: O has 128 and Q 64 of them"}, {.sm = 90, .registers = 255, .spill_bytes = 36, .reason = "with 32 rows: O has 128 and Q 64 of them"}},
+    .resources = {{.sm = 80, .registers = 255, .spill_bytes = 36, .reason = "with 32 rows: O has 128 and Q 64"},
+                  {.sm = 90, .registers = 255, .spill_bytes = 36, .reason = "as above"}},
     .variants = {variant<Config<bf16, 16, 16, 4, 3>>(), variant<Config<f16, 16, 16, 4, 3>>({.label = "f16"})},
 });
 
