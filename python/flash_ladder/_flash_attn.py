@@ -38,6 +38,38 @@ def flash_attn_varlen_func(
     return (*result, None) if return_attn_probs else result
 
 
+def flash_attn_qkvpacked_func(qkv, *arguments, **options):
+    """flash_attn_func() of one array [batch, n, 3, heads, d]: q, k and v of a token lie one behind the other, and are read where they lie.
+    The other arguments are those of flash_attn_func() from dropout_p on."""
+    return flash_attn_func(*_parts("qkv", qkv, 3, 5), *arguments, **options)
+
+
+def flash_attn_kvpacked_func(q, kv, *arguments, **options):
+    """flash_attn_func() with k and v in one array [batch, n, 2, kv_heads, d]."""
+    return flash_attn_func(q, *_parts("kv", kv, 2, 5), *arguments, **options)
+
+
+def flash_attn_varlen_qkvpacked_func(qkv, cu_seqlens, max_seqlen, *arguments, **options):
+    """flash_attn_varlen_func() of one array [total, 3, heads, d], where queries and keys have the same lengths."""
+    return flash_attn_varlen_func(*_parts("qkv", qkv, 3, 4), cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, *arguments, **options)
+
+
+def flash_attn_varlen_kvpacked_func(q, kv, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, *arguments, **options):
+    """flash_attn_varlen_func() with k and v in one array [total_k, 2, kv_heads, d]."""
+    return flash_attn_varlen_func(q, *_parts("kv", kv, 2, 4), cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, *arguments, **options)
+
+
+def _parts(name: str, packed, count: int, rank: int) -> list:
+    """Views of what lies in the third dimension from behind."""
+    shape = getattr(packed, "shape", None)
+    if shape is None:
+        raise TypeError(f"{name} is a {type(packed).__name__}, and no array.")
+    if len(shape) != rank or shape[-3] != count:
+        head = "batch, n" if rank == 5 else "total"
+        raise ValueError(f"{name} is {list(shape)}.\n  It must be [{head}, {count}, heads, d]: {', '.join(name)} of each token")
+    return [packed[..., part, :, :] for part in range(count)]
+
+
 def _refuse(dropout_p) -> None:
     if dropout_p:
         raise NotImplementedError(f"dropout_p is {dropout_p}; no rung drops anything.\n  Without: 0.0")

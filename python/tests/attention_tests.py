@@ -321,6 +321,21 @@ class FlashAttn(unittest.TestCase):
             alone = flash_ladder.attention(*(each[None, begin:end] for each in (q, k, v)), causal=True)
             self.assertEqual(out[begin:end].tobytes(), alone[0].tobytes())
 
+    def test_packed_arrays_are_read_where_they_lie(self):
+        q, k, v = inputs(b=2, n=100)
+        kv, qkv = np.stack((k, v), 2), np.stack((q, k, v), 2)
+        wanted = flash_ladder.flash_attn_func(q, k, v, 0.0, 0.3, True, (20, None)).tobytes()
+        self.assertEqual(flash_ladder.flash_attn_qkvpacked_func(qkv, 0.0, 0.3, True, (20, None)).tobytes(), wanted)
+        self.assertEqual(flash_ladder.flash_attn_kvpacked_func(q, kv, softmax_scale=0.3, causal=True, window_size=(20, -1)).tobytes(), wanted)
+        ends = np.array([0, 30, 100], np.int32)
+        of_one = [each[0] for each in (q, k, v)]
+        wanted = flash_ladder.flash_attn_varlen_func(*of_one, ends, ends, 70, 70, causal=True).tobytes()
+        self.assertEqual(flash_ladder.flash_attn_varlen_qkvpacked_func(qkv[0], ends, 70, causal=True).tobytes(), wanted)
+        self.assertEqual(flash_ladder.flash_attn_varlen_kvpacked_func(q[0], kv[0], ends, ends, np.int64(70), 70, causal=True).tobytes(), wanted)
+        for wrong, error in ((kv, ValueError), (qkv[0], ValueError), (None, TypeError)):
+            with self.assertRaises(error):
+                flash_ladder.flash_attn_qkvpacked_func(wrong)
+
     def test_what_no_rung_does_is_said(self):
         q, k, v = inputs()
         with self.assertRaises(NotImplementedError):
