@@ -22,7 +22,11 @@ struct Config : decoding::WarpTile<T, BR, BC, WARPS, STAGES, 1> {};
 template <class C>
 __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(ModelParams p, int shares) {
   griddepcontrol_launch_dependents();  // safe: who joins waits until this launch is over
-  // LOAD, QK, SOFTMAX, PV, STORE
+  // LOAD     Each warp has tiles of its own, as d04 spells out, and so are
+  // QK       the scores,
+  // SOFTMAX  the weights,
+  // PV       their sums with V,
+  // STORE    and what a share leaves to be joined.
   decoding::attend<C>(p, shares);
 }
 
