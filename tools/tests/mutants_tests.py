@@ -354,9 +354,9 @@ class Rungs(unittest.TestCase):
         for rung in rungs.known():
             with self.subTest(rung.name):
                 found = program.mutants_of_rung(rung.path)
-                self.assertGreater(len(found), 100)
                 kinds = {mutant.operator for mutant in found}
                 says_parts = "common/words/" in (rung.path / "kernel.cuh").read_text(encoding="utf-8")  # and so has less to change
+                self.assertGreater(len(found), 20 if says_parts else 100)
                 self.assertGreaterEqual(kinds, {"drop", "constant", "operator"} | (set() if says_parts else {"left-out", "sign", "bound"}))
                 keys = [mutant.key for mutant in found]
                 self.assertEqual(len(keys), len(set(keys)))
