@@ -487,7 +487,7 @@ std::vector<Trial> fewer_columns(const Variant& variant, const Shape& usual, uin
 }
 
 // Few queries beside many keys, for who shares these out: in a window that fewer tiles have keys of than there are, and under a mask that
-// hides the last tile from the first queries.
+// hides the last tile from the first queries; and with scores that are huge in two shares.
 std::vector<Trial> few_beside_many(const Variant& variant, const Shape& usual, uint64_t seed) {
   std::vector<Trial> trials;
   if (variant.few_rows == 0) return trials;
@@ -498,6 +498,17 @@ std::vector<Trial> few_beside_many(const Variant& variant, const Shape& usual, u
   if (variant.takes(CAUSAL)) trials.push_back({.shape = with_mask(shape), .seed = seed + 16});
   shape.n = 3, shape.left = 20, shape.right = 0;
   if (variant.takes(WINDOW)) trials.push_back({.shape = shape, .seed = seed + 17});
+  if (variant.largest_score > 0) return trials;
+  // Two keys of the same huge score in two shares: the maxima that these know of it may be a rounding apart.
+  Shape huge = with_heads(usual, 1, 2);
+  if (variant.takes(GROUPED)) huge.kv_heads = 1;
+  huge.n = 20, huge.n_k = 600;
+  trials.push_back({.shape = huge,
+                    .kinds = {InputKind::huge_keys},
+                    .seed = seed + 18,
+                    .exponents = {{"Q", 13}},
+                    .ends_only = true,
+                    .also_fused = true});
   return trials;
 }
 
