@@ -55,6 +55,14 @@ struct ModelParams : ForwardParams {
   void* workspace;  // scratch in device memory, as many bytes as the variant's workspace_bytes says; else null
 };
 
+// And with keys and values in a cache, which has room for n_k of each sequence. Sequence s uses the first cache_seqlens[s].
+// In pages, page j of its keys is block_table[s * most_pages + j], and batches' strides of K and V are a page's.
+struct CacheParams : ModelParams {
+  const int* cache_seqlens;  // [batch], 0 to n_k; null: all use all of them
+  const int* block_table;  // [batch, most_pages], of pages in use 0 and more; null: a sequence's keys lie in one piece
+  int most_pages, page_size;
+};
+
 // And with what becomes of a score s = Q K^T * softmax_scale before the softmax: softcap * tanh(s / softcap) unless
 // softcap is 0, and then s - slope * |distance|, of a key from the query's own. A sink is a score of each row that
 // belongs to no key.

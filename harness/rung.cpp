@@ -166,6 +166,15 @@ void convert(const Arguments& arguments, ModelParams& params) {
   params.workspace = arguments.workspace;
 }
 
+void convert(const Arguments& arguments, CacheParams& params) {
+  const Spec& spec = arguments.spec;
+  convert(arguments, static_cast<ModelParams&>(params));
+  params.cache_seqlens = static_cast<const int*>(arguments.at("cache_seqlens"));
+  params.block_table = static_cast<const int*>(arguments.at("block_table"));
+  params.page_size = max(spec.page, 1);
+  params.most_pages = (spec.keys() + params.page_size - 1) / params.page_size;
+}
+
 void convert(const Arguments& arguments, ScoreParams& params) {
   convert(arguments, static_cast<ModelParams&>(params));
   params.softcap = arguments.spec.softcap;

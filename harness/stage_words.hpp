@@ -71,11 +71,15 @@ struct Spec {
   Element q_type = Element::f16, kv_type = Element::f16, o_type = Element::f16;
   Layout layout = Layout::bhnd;
   int pad = 0;                       // elements between two rows, of V twice as many, which are nobody's
-  Lengths lens_q = {}, lens_k = {};  // of each sequence, n and n_k at most; both or none
+  Lengths lens_q = {}, lens_k = {};  // of each sequence, n and n_k at most; both or none, but of a cache
+  // Not 0: K and V are a cache, which has room for n_k keys of each sequence, who uses lens_k of them. It lies in pages of so many, which
+  // a table finds; or -1, a sequence's in one piece.
+  int page = 0;
 
   int keys() const { return n_k >= 0 ? n_k : n; }
   int key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
   float scale() const { return softmax_scale > 0 ? softmax_scale : 1.0f / std::sqrt(static_cast<float>(d)); }
+  bool has_cache() const { return page != 0; }
   int64_t batch_heads() const { return int64_t{batch} * heads; }
   int64_t elements() const { return batch_heads() * n * d; }
   bool operator==(const Spec&) const = default;
@@ -100,6 +104,8 @@ enum Feature : uint32_t {
   SINK = 128,
   STRIDES = 256,
   VARLEN = 512,
+  CACHE = 2048,
+  PAGES = 4096,
 };
 
 // What a variant takes of all that.
@@ -162,6 +168,7 @@ void convert(const Arguments& arguments, AttentionParams& params);
 void convert(const Arguments& arguments, ForwardParams& params);
 void convert(const Arguments& arguments, ModelParams& params);
 void convert(const Arguments& arguments, ScoreParams& params);
+void convert(const Arguments& arguments, CacheParams& params);
 void convert(const Arguments& arguments, GradientParams& params);
 void convert(const Arguments& arguments, ModelGradientParams& params);
 

@@ -140,6 +140,7 @@ void mma_m16n8k16_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint3
                        CallSite site = CallSite::current());
 void mma_m16n8k16_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, const float (&c)[4],
                        CallSite site = CallSite::current());
+uint32_t shfl(uint32_t value, int from, CallSite site = CallSite::current());
 float shfl_xor(float value, int lane_mask, CallSite site = CallSite::current());
 bool vote_any(bool predicate, CallSite site = CallSite::current());
 // Here it is lane 0.

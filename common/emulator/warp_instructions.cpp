@@ -191,17 +191,21 @@ void mma_m16n8k16_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint3
   multiply_add<Instruction::mma_bf16>(c, a, b0, b1, c, site);
 }
 
-float shfl_xor(float value, int lane_mask, CallSite site) {
+uint32_t shfl(uint32_t value, int from, CallSite site) {
   Warp& warp = *current.warp;
-  warp.in[0][current.lane] = std::bit_cast<uint32_t>(value);
-  warp.in[1][current.lane] = static_cast<uint32_t>(lane_mask);
+  warp.in[0][current.lane] = value;
+  warp.in[1][current.lane] = static_cast<uint32_t>(from) % 32;
   meet(Instruction::shuffle, site, [](Block& block, Warp& warp) {
     ++block.counting.counters.shuffles;
     block.counting.counters.shuffles_beside_products += block.running_products(warp.id) > 0;
     if (block.counting.tracing) block.counting.trace_event(Instruction::shuffle, warp.site);
-    for (uint32_t lane = 0; lane < 32; ++lane) warp.out[0][lane] = warp.in[0][(lane ^ warp.in[1][lane]) % 32];
+    for (uint32_t lane = 0; lane < 32; ++lane) warp.out[0][lane] = warp.in[0][warp.in[1][lane]];
   });
-  return std::bit_cast<float>(warp.out[0][current.lane]);
+  return warp.out[0][current.lane];
+}
+
+float shfl_xor(float value, int lane_mask, CallSite site) {
+  return std::bit_cast<float>(shfl(std::bit_cast<uint32_t>(value), static_cast<int>(current.lane) ^ lane_mask, site));
 }
 
 bool elect_sync(CallSite site) {

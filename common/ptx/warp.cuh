@@ -5,6 +5,12 @@
 
 inline namespace ptx {
 
+// Every lane receives the value of lane `from`, which may be another one for each. All 32 lanes take part.
+// Source: PTX ISA, "shfl.sync", mode .idx.
+__device__ __forceinline__ uint32_t shfl(uint32_t value, int from) {
+  return __shfl_sync(0xffffffffu, value, from);
+}
+
 // Every lane receives the value of lane (own lane XOR lane_mask). All 32 lanes take part.
 // Source: PTX ISA, "shfl.sync", mode .bfly.
 __device__ __forceinline__ float shfl_xor(float value, int lane_mask) {

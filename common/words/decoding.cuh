@@ -67,17 +67,23 @@ __device__ __forceinline__ void hide_unseen(float (&S)[TILES][4], const Seen& se
   }
 }
 
+// A row of O or LSE, as its number among all.
+__device__ __forceinline__ int64_t row_number(const ModelParams& p, int sequence, int head, int query) {
+  return (int64_t(sequence) * p.heads + head) * p.n_q + query;
+}
+
 // d02_split. What a share knows of a row of O, number `row` of all.
 template <int D>
 struct Part {
   float *O, *max, *sum;
 
-  __device__ __forceinline__ Part(const ModelParams& p, int share, int shares, int64_t row) {
-    const int64_t rows = int64_t(p.batch) * p.heads * p.n_q, number = share * rows + row;
+  __device__ __forceinline__ Part(const ModelParams& p, int64_t number, int64_t all) {
     float* const parts = static_cast<float*>(p.workspace);
     O = parts + number * D;
-    max = parts + shares * rows * D + number * 2, sum = max + 1;
+    max = parts + all * D + number * 2, sum = max + 1;
   }
+  __device__ __forceinline__ Part(const ModelParams& p, int share, int shares, int64_t row)
+      : Part(p, share * (int64_t(p.batch) * p.heads * p.n_q) + row, shares * (int64_t(p.batch) * p.heads * p.n_q)) {}
 };
 
 // d01_packed, and of several shares d02_split. What a share has found, to O and LSE, or to the workspace. A lane has
@@ -140,19 +146,18 @@ struct Joined {
     return by;
   }
 };
-template <class T, int D, int WARPS, bool EARLY>
-__global__ void __launch_bounds__(WARPS * 32) join(ModelParams p, int shares) {
+template <class T, int D, int WARPS, class PartOf>
+__device__ __forceinline__ void join_row(const ModelParams& p, int sequence, int head, int query, int shares,
+                                         const PartOf& part_of) {
   constexpr int FLOATS = D + 2;
   static_assert(D == 4 * 32 && WARPS * 32 >= D);
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, smem = smem_base();
   smem_name(smem, WARPS * FLOATS * 4, "parts", FLOATS * 4);
-  if constexpr (EARLY) griddepcontrol_wait();  // safe to read what the shares have written: they are over
-  const int64_t row = (int64_t(blockIdx.z) * p.heads + blockIdx.y) * p.n_q + blockIdx.x;
   Joined all;
   float O[4] = {};
 #pragma unroll 4
   for (int share = warp; share < shares; share += WARPS) {
-    const Part<D> part(p, share, shares, row);
+    const Part<D> part = part_of(share);
     const float its_max = ld_global_f32(part.max), its_sum = ld_global_f32(part.sum);
     const uint4 four = ld_global_v4(part.O + lane * 4);
     const Factors by = all.add(its_max, its_sum);
@@ -174,11 +179,18 @@ __global__ void __launch_bounds__(WARPS * 32) join(ModelParams p, int shares) {
     column = column * by.mine + number(of, threadIdx.x) * by.its;
   }
   const ForwardParams::Strides& strides = p.O_strides;
-  T* const O_row =
-      static_cast<T*>(p.O) + blockIdx.z * strides.batch + blockIdx.y * strides.head + blockIdx.x * strides.row;
+  T* const O_row = static_cast<T*>(p.O) + sequence * strides.batch + head * strides.head + query * strides.row;
   if (int(threadIdx.x) < p.d) st_global_rounded(O_row + threadIdx.x, whole.sum != 0 ? column / whole.sum : 0.0f);
   if (p.LSE != nullptr && threadIdx.x == 0)
-    st_global_f32(p.LSE + row, whole.sum != 0 ? whole.max / LOG2E + logf(whole.sum) : -INFINITY);
+    st_global_f32(p.LSE + row_number(p, sequence, head, query),
+                  whole.sum != 0 ? whole.max / LOG2E + logf(whole.sum) : -INFINITY);
+}
+template <class T, int D, int WARPS, bool EARLY>
+__global__ void __launch_bounds__(WARPS * 32) join(ModelParams p, int shares) {
+  if constexpr (EARLY) griddepcontrol_wait();  // safe to read what the shares have written: they are over
+  const int sequence = blockIdx.z, head = blockIdx.y, query = blockIdx.x;
+  const int64_t row = row_number(p, sequence, head, query);
+  join_row<T, D, WARPS>(p, sequence, head, query, shares, [&](int share) { return Part<D>(p, share, shares, row); });
 }
 
 template <class T, int D, int WARPS = 4>
@@ -216,10 +228,67 @@ __device__ __forceinline__ uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
   return row * ROW_BYTES + (chunk ^ (row % 8)) * 16;
 }
 
-// d04_warps. All that a block of a grid (tiles of rows * shares, kv_heads, batch) does: attention of its rows over its
-// share's keys, to O and LSE, or of several shares to the workspace.
+// d04_warps. Where the keys of a block's sequence stand: behind each other.
+struct Row {
+  int key, of_tile;  // its number, and in the tile that `look_up` was told of last
+};
+struct InOnePiece {
+  int n_k;
+
+  __device__ __forceinline__ int64_t begin(const ForwardParams::Strides& strides, int sequence) const {
+    return sequence * strides.batch;
+  }
+  __device__ __forceinline__ void look_up(int) const {}
+  __device__ __forceinline__ int64_t offset(const ForwardParams::Strides& strides,
+                                            Row row LADDER_SITE_PARAMETER) const {
+    return row.key * strides.row;
+  }
+};
+
+// d06_pages. Where the keys of a sequence stand in pages. While a tile is on its way a lane knows of one key of the next
+// one in which page it is, and which row there; so the table is asked a step ahead, and never behind the last key.
+struct Pages {
+  const int* table;  // of this sequence
+  int n_k, size;
+  int page, row;  // of key `lane % 16` of the tile
+
+  __device__ __forceinline__ Pages(const CacheParams& p, int sequence, int n_k)
+      : table(p.block_table + int64_t(sequence) * p.most_pages), n_k(n_k), size(p.page_size) {}
+  __device__ __forceinline__ int64_t begin(const ForwardParams::Strides&, int) const { return 0; }
+  __device__ __forceinline__ void look_up(int first_key LADDER_SITE_PARAMETER) {
+    const int key = first_key + threadIdx.x % 16, number = key / size;
+    row = key - number * size;
+    page = key < n_k ? ld_global_s32(table + number LADDER_SITE) : 0;
+  }
+  __device__ __forceinline__ int64_t offset(const ForwardParams::Strides& strides, Row of LADDER_SITE_PARAMETER) const {
+    return int(shfl(page, of.of_tile LADDER_SITE)) * strides.batch +
+           int(shfl(row, of.of_tile LADDER_SITE)) * strides.row;
+  }
+};
+__device__ __forceinline__ int keys_of(const CacheParams& p, int sequence LADDER_SITE_PARAMETER) {
+  return p.cache_seqlens != nullptr ? ld_global_s32(p.cache_seqlens + sequence LADDER_SITE) : p.n_k;
+}
+
+// d04_warps. Some of the steps in which a tile of rows sees a key.
+struct Share {
+  Rows rows;
+  int sequence, kv_head, begin, end;
+};
+// Those in which some row of a tile sees a key, at least one.
+struct Steps {
+  int first, count;
+};
 template <class C>
-__device__ __forceinline__ void attend(const ModelParams& p, int shares LADDER_SITE_PARAMETER) {
+__device__ __forceinline__ Steps steps_of(const Rows& rows, const Seen& seen) {
+  const int first = seen.first_of(rows.query(0)) / C::STEP;
+  return {first, max((seen.end_of(rows.query(C::BR - 1)) + C::STEP - 1) / C::STEP - first, 1)};
+}
+
+// d04_warps. Attention of the rows over a share's keys. At its end, for each of the rows and by one warp,
+// leave(row, a lane's four columns of O that nobody has divided by the sum, maximum and sum).
+template <class C, class Keys, class Leave>
+__device__ __forceinline__ void attend_to(const ModelParams& p, const Share& share, Keys keys,
+                                          const Leave& leave LADDER_SITE_PARAMETER) {
   using T = typename C::Element;
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, STEP = C::STEP;
   constexpr int M_TILES = BR / 16, QK_N_TILES = BC / 8, QK_K_TILES = HEAD_DIM / 16;
@@ -228,40 +297,40 @@ __device__ __forceinline__ void attend(const ModelParams& p, int shares LADDER_S
   const uint32_t smem_K = smem_base() + warp * STAGES * C::STAGE_BYTES, smem_V = smem_K + C::TILE_BYTES;
   smem_name(smem_base(), C::SMEM_BYTES, "K and V", ROW_BYTES);
 
-  // Steps in which some row of the block sees a key, at least one, and of those this share's.
-  const Rows rows = Rows::of_block<C>(p, shares);
-  const Seen seen(p);
-  const int sequence = blockIdx.z, first_query = rows.query(0), last_query = rows.query(BR - 1);
-  const int first_step = seen.first_of(first_query) / STEP, share = blockIdx.x % shares;
-  const int steps = max((seen.end_of(last_query) + STEP - 1) / STEP - first_step, 1);
-  const int begin = first_step + share * steps / shares, end = first_step + (share + 1) * steps / shares;
+  const Rows& rows = share.rows;
+  const Seen seen(p, p.n_q, keys.n_k);
+  const int sequence = share.sequence, begin = share.begin, end = share.end;
+  const int first_query = rows.query(0), last_query = rows.query(BR - 1);
   // From here on the warp has met a key that every row sees, and all see all keys, up to there.
   const int whole_from = seen.first_of(last_query) + STEP, whole_up_to = seen.end_of(first_query);
 
   // LOAD  Half a warp copies a row. What is behind the last key, or behind d, is zeros.
   const int lane_row = lane / ROW_CHUNKS, lane_column = lane % ROW_CHUNKS * 8;
   const auto source = [&](const void* tensor, const ForwardParams::Strides& strides) {
-    return static_cast<const T*>(tensor) + sequence * strides.batch + blockIdx.y * strides.head + lane_column;
+    return static_cast<const T*>(tensor) + keys.begin(strides, sequence) + share.kv_head * strides.head + lane_column;
   };
   const T *const K = source(p.K, p.K_strides), *const V = source(p.V, p.V_strides);
-  const auto load_tile = [&](uint32_t tile, const T* from, int64_t stride, int first_key) {
+  const auto load_tile = [&](uint32_t tile, const T* from, const ForwardParams::Strides& strides, int first_key) {
     const uint32_t lane_chunk = tile + chunk_offset(lane_row, lane % ROW_CHUNKS);
 #pragma unroll
     for (int row = 0; row < BC; row += 2) {
       const int key = first_key + row + lane_row;
-      cp_async_16((lane_chunk ^ (row % 8 * 16)) + row * ROW_BYTES, from + key * stride,
-                  key < p.n_k && lane_column < p.d ? 16 : 0 LADDER_SITE);
+      cp_async_16((lane_chunk ^ (row % 8 * 16)) + row * ROW_BYTES,
+                  from + keys.offset(strides, {key, row + lane_row} LADDER_SITE),
+                  key < keys.n_k && lane_column < p.d ? 16 : 0 LADDER_SITE);
     }
   };
   const auto load = [&](int step) {
     if (step < end) {
       const uint32_t stage = (step - begin) % STAGES * C::STAGE_BYTES;
       const int first_key = step * STEP + warp * BC;
-      load_tile(smem_K + stage, K, p.K_strides.row, first_key);
-      load_tile(smem_V + stage, V, p.V_strides.row, first_key);
+      load_tile(smem_K + stage, K, p.K_strides, first_key);
+      load_tile(smem_V + stage, V, p.V_strides, first_key);
+      keys.look_up(first_key + STEP);
     }
     cp_async_commit(LADDER_SITE_ALONE);
   };
+  keys.look_up(begin * STEP + warp * BC);
   for (int step = begin; step < begin + STAGES - 1; ++step) load(step);
 
   // LOAD  Q goes to registers. Two FragmentC side by side are a FragmentA.
@@ -366,25 +435,53 @@ __device__ __forceinline__ void attend(const ModelParams& p, int shares LADDER_S
       const uint32_t its[4] = {four.x, four.y, four.z, four.w};
       for (int i = 0; i < 4; ++i) O[i] = O[i] * by.mine + __uint_as_float(its[i]) * by.its;
     }
-    const int head = rows.head(row), query = rows.query(row);
-    const int64_t number = (int64_t(sequence) * p.heads + head) * p.n_q + query;
-    if (shares > 1) {
-      const Part<HEAD_DIM> part(p, share, shares, number);
-      st_global_v4(part.O + lane * 4, {__float_as_uint(O[0]), __float_as_uint(O[1]), __float_as_uint(O[2]),
-                                       __float_as_uint(O[3])} LADDER_SITE);
-      if (lane == 0) st_global_f32(part.max, all.max LADDER_SITE), st_global_f32(part.sum, all.sum LADDER_SITE);
-      continue;
-    }
-    const float by = all.sum != 0 ? 1.0f / all.sum : 0;
-    T* const O_row = static_cast<T*>(p.O) + sequence * p.O_strides.batch + head * p.O_strides.head +
-                     query * p.O_strides.row + lane * 4;
-    if (int(lane * 4) < p.d) {
-      st_global_b32(O_row, pack<T>(O[0] * by, O[1] * by) LADDER_SITE);
-      st_global_b32(O_row + 2, pack<T>(O[2] * by, O[3] * by) LADDER_SITE);
-    }
-    if (p.LSE != nullptr && lane == 0)
-      st_global_f32(p.LSE + number, all.sum != 0 ? all.max / LOG2E + logf(all.sum) : -INFINITY LADDER_SITE);
+    leave(row, O, all LADDER_SITE);
   }
+}
+
+// d04_warps. What a warp leaves of a row: a part, which will be joined; or if there is no other one, O and LSE.
+template <int D>
+__device__ __forceinline__ void store_part(const Part<D>& part, const float (&O)[4],
+                                           const Joined& all LADDER_SITE_PARAMETER) {
+  const uint32_t lane = threadIdx.x % 32;
+  st_global_v4(part.O + lane * 4, {__float_as_uint(O[0]), __float_as_uint(O[1]), __float_as_uint(O[2]),
+                                   __float_as_uint(O[3])} LADDER_SITE);
+  if (lane == 0) st_global_f32(part.max, all.max LADDER_SITE), st_global_f32(part.sum, all.sum LADDER_SITE);
+}
+template <class T>
+__device__ __forceinline__ void store_row(const ModelParams& p, int sequence, int head, int query, const float (&O)[4],
+                                          const Joined& all LADDER_SITE_PARAMETER) {
+  const uint32_t lane = threadIdx.x % 32;
+  const float by = all.sum != 0 ? 1.0f / all.sum : 0;
+  T* const O_row = static_cast<T*>(p.O) + sequence * p.O_strides.batch + head * p.O_strides.head +
+                   query * p.O_strides.row + lane * 4;
+  if (int(lane * 4) < p.d) {
+    st_global_b32(O_row, pack<T>(O[0] * by, O[1] * by) LADDER_SITE);
+    st_global_b32(O_row + 2, pack<T>(O[2] * by, O[3] * by) LADDER_SITE);
+  }
+  if (p.LSE != nullptr && lane == 0)
+    st_global_f32(p.LSE + row_number(p, sequence, head, query),
+                  all.sum != 0 ? all.max / LOG2E + logf(all.sum) : -INFINITY LADDER_SITE);
+}
+
+// d04_warps. All that a block of a grid (tiles of rows * shares, kv_heads, batch) does: attention of its rows over its
+// share's keys, to O and LSE, or of several shares to the workspace.
+template <class C, class Keys>
+__device__ __forceinline__ void attend(const ModelParams& p, Keys keys, int shares LADDER_SITE_PARAMETER) {
+  const Rows rows = Rows::of_block<C>(p, shares);
+  const int sequence = blockIdx.z, number = blockIdx.x % shares;
+  const Steps steps = steps_of<C>(rows, Seen(p, p.n_q, keys.n_k));
+  const int begin = steps.first + number * steps.count / shares;
+  const int end = steps.first + (number + 1) * steps.count / shares;
+  const auto leave = [&](int row, const float(&O)[4], const Joined& all LADDER_SITE_PARAMETER) {
+    const int head = rows.head(row), query = rows.query(row);
+    if (shares > 1) {
+      store_part(Part<HEAD_DIM>(p, number, shares, row_number(p, sequence, head, query)), O, all LADDER_SITE);
+    } else {
+      store_row<typename C::Element>(p, sequence, head, query, O, all LADDER_SITE);
+    }
+  };
+  attend_to<C>(p, {rows, sequence, int(blockIdx.y), begin, end}, keys, leave LADDER_SITE);
 }
 
 // d04_warps. How many shares: as many as fill the card once, with all blocks that an SM takes, and no more than there
@@ -393,6 +490,25 @@ template <class C>
 int shares_of(int64_t blocks, int n_k, int multiprocessors, int most) {
   const int steps = (n_k + C::STEP - 1) / C::STEP, places = C::PER_SM * multiprocessors;
   return blocks > places ? 1 : max(min(min(places / int(blocks), most), steps), 1);
+}
+
+// d05_dependent. The blocks of a tile of BR rows of a head of keys, one behind the other, and if they are several the
+// join, whose blocks may find their places while shares still read. The pointers of `p` belong to the device and are
+// multiples of 16 B, as are strides.
+constexpr int MOST_SHARES = 160, JOIN_WARPS = 16;
+template <class C>
+int shares_of(int64_t blocks, int n_k, int multiprocessors) {
+  return shares_of<C>(blocks, n_k, min(multiprocessors, MOST_SHARES), MOST_SHARES);
+}
+inline int rows_of(const ModelParams& p) {
+  return p.n_q * (p.heads / p.kv_heads);
+}
+template <class C, class Params>
+void start_dependent(Device& device, void (*kernel)(Params, int), const Params& p) {
+  const int tiles = (rows_of(p) + C::BR - 1) / C::BR;
+  const int shares = shares_of<C>(int64_t(tiles) * p.kv_heads * p.batch, p.n_k, multiprocessors(device));
+  launch(device, kernel, dim3(tiles * shares, p.kv_heads, p.batch), dim3(C::THREADS), C::SMEM_BYTES, p, shares);
+  if (shares > 1) start_join_early<typename C::Element, HEAD_DIM, JOIN_WARPS>(device, p, shares);
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(ModelPa
   // SOFTMAX  the weights,
   // PV       their sums with V,
   // STORE    and what a share leaves to be joined.
-  decoding::attend<C>(p, shares);
+  decoding::attend<C>(p, decoding::InOnePiece{p.n_k}, shares);
 }
 
 // How many shares, and by how many warps a row of theirs is joined.

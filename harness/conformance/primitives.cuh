@@ -670,6 +670,12 @@ __global__ void shfl_xor_case(const uint32_t* in, uint32_t* out) {
   for (uint32_t i = 0; i < 6; ++i) out[i * 32 + lane] = static_cast<uint32_t>(shfl_xor(own, masks[i]));
 }
 
+__global__ void shfl_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t lane = threadIdx.x;
+  const int from[] = {0, 31, int(lane * 7 + 3), int(lane) - 5};  // one for all, and each its own; modulo 32
+  for (uint32_t i = 0; i < 4; ++i) out[i * 32 + lane] = shfl(in[lane], from[i]);
+}
+
 __global__ void vote_any_case(const uint32_t* in, uint32_t* out) {
   const uint32_t lane = threadIdx.x;
   for (uint32_t i = 0; i < 3; ++i) out[i * 32 + lane] = vote_any(in[i * 32 + lane] != 0);

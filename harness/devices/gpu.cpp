@@ -243,7 +243,7 @@ class OnCard final : public GpuProblem {
       if (first > 0 && input.spec.is_fixed) continue;
       const std::vector<std::byte> memory = in_memory(value);
       const std::span<const std::byte> bytes = memory.empty() ? value.bytes() : memory;
-      const cudaError_t error = cudaMemcpy(input.row(first), bytes.data(), bytes.size(), cudaMemcpyHostToDevice);
+      const cudaError_t error = cudaMemcpy(input.begin(first), bytes.data(), bytes.size(), cudaMemcpyHostToDevice);
       if (auto status = checked(error, "uploading " + input.buffer.name()); !status) return status;
     }
     return {};
@@ -302,17 +302,20 @@ class OnCard final : public GpuProblem {
     const DeviceTensor& input = find(inputs_, name);
     cudaError_t error = with_table(flip, 0, [&](const uint8_t* table, std::byte*) {
       const TensorSpec& of = input.spec;
-      const bool alike = of.lengths.count == 0;
+      const bool alike = of.lengths.count == 0 && of.page == 0;
+      const int64_t piece = of.page > 0 ? of.page : of.rows();                        // rows that lie in one
       for (int64_t sequence = 0; sequence < (alike ? 1 : of.shape[0]); ++sequence) {  // of a length of its own
         const int64_t unit = sequence * of.shape[1];
-        change_sign(input.row(unit),
-                    {alike ? of.units() : of.shape[1],
-                     of.shape[1],
-                     of.rows_of(unit),
-                     of.columns(),
-                     {of.strides[0], of.strides[1], of.strides[2]},
-                     static_cast<int>(bytes_of(of.element))},
-                    table + unit);
+        for (int64_t row = 0; row < of.rows_of(unit); row += piece) {
+          change_sign(input.row(unit, row),
+                      {alike ? of.units() : of.shape[1],
+                       of.shape[1],
+                       std::min(piece, of.rows_of(unit) - row),
+                       of.columns(),
+                       {of.strides[0], of.strides[1], of.strides[2]},
+                       static_cast<int>(bytes_of(of.element))},
+                      table + unit);
+        }
       }
       return cudaGetLastError();
     });
@@ -405,8 +408,10 @@ class OnCard final : public GpuProblem {
     std::byte* row(int64_t unit, int64_t row = 0) const {
       return buffer.as<std::byte>() + static_cast<size_t>(spec.offset(unit, row)) * bytes_of(spec.element);
     }
+    // From a unit on; of a cache all of it, for its units lie in pages.
+    std::byte* begin(int64_t unit) const { return spec.page > 0 ? buffer.as<std::byte>() : row(unit); }
     Arguments::Tensor argument(int64_t unit) const {
-      return {spec.name.data(), row(unit), {spec.strides[0], spec.strides[1], spec.strides[2]}};
+      return {spec.name.data(), begin(unit), {spec.strides[0], spec.strides[1], spec.strides[2]}};
     }
   };
   using DeviceTensors = std::vector<DeviceTensor>;
@@ -456,7 +461,7 @@ class OnCard final : public GpuProblem {
     if (spec.lengths.count > 0) tensor.poison();
     std::vector<std::byte> memory(spec.is_packed() ? 0 : spec.memory_bytes());
     const std::span<std::byte> to = memory.empty() ? tensor.bytes() : memory;
-    const cudaError_t error = cudaMemcpy(to.data(), from.row(0), to.size(), cudaMemcpyDeviceToHost);
+    const cudaError_t error = cudaMemcpy(to.data(), from.begin(0), to.size(), cudaMemcpyDeviceToHost);
     if (auto status = checked(error, "reading " + from.buffer.name()); !status) return passed_on(status);
     if (memory.empty()) return tensor;
     const size_t bytes = bytes_of(spec.element);

@@ -414,6 +414,17 @@ void forget_unused(Tensor& tensor) {
   }
 }
 
+int64_t keys_of(const Spec& spec, int64_t sequence) {
+  return spec.lens_k.count > 0 ? spec.lens_k.of[sequence] : spec.keys();
+}
+
+// Entry i of the table that finds K's pages. Nobody may follow those behind a sequence's last key.
+double page_of(const Spec& spec, const TensorSpec& K, int64_t i) {
+  const int64_t sequence = i / K.pages(), j = i % K.pages();
+  if (j * K.page >= keys_of(spec, sequence)) return j % 2 == 0 ? -1 : std::numeric_limits<int>::max();
+  return static_cast<double>(K.place_of_page(sequence, j));
+}
+
 // `values` are [units, n, d]; the tensor takes its rows from them: row i of its unit u is row first + (i + turn) % n of
 // values' unit u / group, where the units of a group are turned by different amounts.
 Tensor tensor_of(const TensorSpec& spec, const std::vector<f16>& values, int64_t n, int64_t group, int64_t first,
@@ -484,9 +495,11 @@ Inputs make_inputs(InputKind kind, const Spec& spec, uint64_t seed) {
         const bool is_negative = spec.heads % 2 == 1 && i == 0;
         const double value = each.name == "slopes"
                                  ? std::exp2(-8.0 * double(i + 1) / double(spec.heads)) * (is_negative ? -1 : 1)
-                             : each.name == "sinks"        ? sink_of(i, spec.heads, seed)
-                             : each.name == "cu_seqlens_q" ? double(spec.lens_q.before(i))
-                                                           : double(spec.lens_k.before(i));
+                             : each.name == "sinks"         ? sink_of(i, spec.heads, seed)
+                             : each.name == "cu_seqlens_q"  ? double(spec.lens_q.before(i))
+                             : each.name == "cu_seqlens_k"  ? double(spec.lens_k.before(i))
+                             : each.name == "cache_seqlens" ? double(keys_of(spec, i))
+                                                            : page_of(spec, tensors["K"].spec(), i);
         tensor.set(i, value);
       }
       tensors.add(std::move(tensor));

@@ -33,7 +33,10 @@ constexpr FeatureRow FEATURES[] = {
     {STRIDES, "strides", "needs tensors [batch, heads, n, d] in one piece",
      [](const Spec& spec) { return spec.layout != Layout::bhnd || spec.pad > 0; }},
     {VARLEN, "varlen", "needs sequences of one length",
-     [](const Spec& spec) { return spec.lens_q.count > 0 || spec.lens_k.count > 0; }},
+     [](const Spec& spec) { return spec.lens_q.count > 0 || (spec.lens_k.count > 0 && !spec.has_cache()); }},
+    {CACHE, "cache", "takes no cache of which sequences use different parts",
+     [](const Spec& spec) { return spec.has_cache(); }},
+    {PAGES, "pages", "takes no keys in pages", [](const Spec& spec) { return spec.page > 0; }},
 };
 // Behind each row, of the tensor with the smallest elements.
 size_t pad_bytes(const Spec& spec) {

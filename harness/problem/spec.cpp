@@ -173,6 +173,12 @@ const std::vector<WordRow>& words() {
                       return value == "bnhd" || value == "bhnd";
                     }});
     rows.push_back(integer("pad", &Spec::pad, 0));
+    rows.push_back({"cache", "", [](const Spec& spec) { return spec.page < 0 ? "cache" : ""; },
+                    [](Spec& spec, std::string_view) { return spec.page = -1; }, "a cache"});
+    rows.push_back({"pages", "how many keys a page of the cache has, from 1 on",
+                    [](const Spec& spec) { return spec.page > 0 ? std::to_string(spec.page) : ""; },
+                    [](Spec& spec, std::string_view value) { return number(value, 1, int(MOST), spec.page); },
+                    "a cache"});
     rows.push_back(lengths("lens_q", &Spec::lens_q));
     rows.push_back(lengths("lens_k", &Spec::lens_k));
     return rows;
@@ -276,9 +282,11 @@ Result<Spec> parse_spec(std::string_view text, const Spec& from) {
   if (says("kv") && !says("h") && spec.heads % spec.kv_heads != 0) spec.heads = 2 * spec.kv_heads;
   if (says("lens_q") && !says("b")) spec.batch = spec.lens_q.count;
   if (says("lens_k") && !says("b")) spec.batch = spec.lens_k.count;
+  if (spec.has_cache() && spec.lens_q.count > 0)
+    return usage("Sequences that use a cache have as many queries each: lens_q goes with keys one behind the other.");
   for (const bool of_keys : {false, true}) {  // one follows from the other
     Lengths &lens = of_keys ? spec.lens_k : spec.lens_q, other = of_keys ? spec.lens_q : spec.lens_k;
-    if (lens.count > 0 || other.count == 0) continue;
+    if (lens.count > 0 || other.count == 0 || spec.has_cache()) continue;
     if (of_keys && !says("nk")) {
       lens = other;
       if (!says("n")) spec.n_k = -1;

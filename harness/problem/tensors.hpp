@@ -21,11 +21,12 @@ struct TensorSpec {
   std::array<int64_t, 4> shape = {};
   std::array<int64_t, 3> strides = {};  // of sequences, heads and rows, in elements; columns lie side by side
   Lengths lengths = {};                 // rows that each sequence has, if not all; on the host the others are nobody's
-  std::string_view row = "query";       // what one of them is
-  bool is_optional = false;             // an output that a variant may leave out
-  bool is_added_to = false;             // an output that begins with zeros, to which the kernel adds
-  bool is_fixed = false;                // an input that belongs to the whole problem: no more units of it are made
-  bool of_heads = false;                // and has a number for each head
+  int64_t page = 0;                // of a cache: in memory rows lie in pages of so many, of which strides[0] is one
+  std::string_view row = "query";  // what one of them is
+  bool is_optional = false;        // an output that a variant may leave out
+  bool is_added_to = false;        // an output that begins with zeros, to which the kernel adds
+  bool is_fixed = false;           // an input that belongs to the whole problem: no more units of it are made
+  bool of_heads = false;           // and has a number for each head
 
   int64_t units() const { return shape[0] * shape[1]; }
   int64_t rows() const { return shape[2]; }
@@ -42,22 +43,35 @@ struct TensorSpec {
 
   // In a device's memory.
   bool is_packed() const {
-    return lengths.count == 0 && strides[2] == columns() && strides[1] == unit_elements() &&
+    return lengths.count == 0 && page == 0 && strides[2] == columns() && strides[1] == unit_elements() &&
            (shape[0] == 1 || strides[0] == shape[1] * strides[1]);
   }
   int64_t offset(int64_t unit, int64_t row = 0) const {
     const int64_t sequence = unit / shape[1];
+    if (page > 0)
+      return place_of_page(sequence, row / page) * strides[0] + unit % shape[1] * strides[1] + row % page * strides[2];
     const int64_t before = lengths.count > 0 ? lengths.before(sequence) * strides[2] : sequence * strides[0];
     return before + unit % shape[1] * strides[1] + row * strides[2];
   }
+  // A sequence's pages, and where its page j lies among all. If it has several they are dealt out, and one is nobody's.
+  int64_t pages() const { return (rows() + page - 1) / page; }
+  int64_t all_pages() const { return shape[0] * pages() + (pages() > 1); }
+  int64_t place_of_page(int64_t sequence, int64_t j) const {
+    const int64_t all = all_pages(), step = all % 7919 == 0 ? 7907 : 7919;  // a prime that does not divide it
+    return pages() == 1 ? sequence : ((sequence * pages() + j) * step + 1) % all;
+  }
   size_t memory_bytes() const {
+    if (page > 0 && elements() > 0) {
+      const int64_t last = (all_pages() - 1) * strides[0] + (shape[1] - 1) * strides[1] + (page - 1) * strides[2];
+      return static_cast<size_t>(last + columns()) * bytes_of(element);
+    }
     const int64_t last = lengths.count > 0 ? lengths.of[lengths.count - 1] - 1 : rows() - 1;
     return elements() == 0 || (lengths.count > 0 && lengths.before(lengths.count) == 0)
                ? 0
                : static_cast<size_t>(offset(units() - 1, last) + columns()) * bytes_of(element);
   }
   // Each unit as far behind the one before, whichever sequence it is of.
-  bool is_a_row_of_units() const { return lengths.count == 0 && strides[0] == shape[1] * strides[1]; }
+  bool is_a_row_of_units() const { return lengths.count == 0 && page == 0 && strides[0] == shape[1] * strides[1]; }
   // Units from one place on at which a launch can begin to the next: where heads lie within rows, whole sequences.
   int64_t unit_step() const { return is_a_row_of_units() ? 1 : shape[1]; }
   // The same with more units behind them, a multiple of the step.

@@ -147,7 +147,7 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
 }
 
 bool blocks_are_alike(const Shape& shape) {
-  return !shape.causal && shape.left < 0 && shape.right < 0 && shape.lens_q.count == 0;
+  return !shape.causal && shape.left < 0 && shape.right < 0 && shape.lens_q.count == 0 && shape.lens_k.count == 0;
 }
 
 void judge_beside(CheckResult& result, const Variant& variant, const emulator::Counters& own, bool whole,
@@ -155,7 +155,8 @@ void judge_beside(CheckResult& result, const Variant& variant, const emulator::C
   // More of weights, some of which are made again where a maximum has grown, and of what lanes touch together, which is put together
   // from what each has done.
   constexpr double MORE = 1.005, NEARLY = 1.05, AT_ENDS = 64;
-  const bool one_length = result.shape.lens_q.count == 0;  // else what meets what depends on which sequence comes next
+  const bool one_length = result.shape.lens_q.count == 0 &&
+                          result.shape.lens_k.count == 0;  // else what meets what depends on which sequence comes next
   // What a warp does that is surprised once more than the rung's own.
   const auto of_surprise = [](emulator::CountOf value) {
     return value == &Counts::corrections_at_rest || value == &Counts::exponentials ? 64.0

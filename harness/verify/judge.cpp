@@ -417,6 +417,7 @@ Status Judge::judge(Backend& backend, const std::vector<Subject>& subjects, cons
     small.heads = emulated ? 1 : 2;
     small.kv_heads = 0;
     small.lens_q = small.lens_k = {};
+    small.page = 0;
     small.n = PROPERTY_N;
     for (CheckResult& result : check_properties(*subject.rung, *subject.variant, small, choice_.trials.seed, place)) {
       line(subject, place, asked).results.push_back(std::move(result));

@@ -59,6 +59,7 @@ Shape with_heads(Shape shape, int batch, int heads) {
   shape.heads = heads;
   shape.kv_heads = group > 1 && heads % group == 0 ? heads / group : 0;
   shape.lens_q = shape.lens_k = {};
+  shape.page = 0;
   return shape;
 }
 
@@ -582,6 +583,11 @@ std::optional<Trial> drawn_problem(const Variant& variant, const Shape& usual, u
     }
     shape.n = std::max(1, *std::max_element(shape.lens_q.of, shape.lens_q.of + shape.batch));
     shape.n_k = std::max(1, *std::max_element(shape.lens_k.of, shape.lens_k.of + shape.batch));
+  } else if (draws(CACHE)) {
+    constexpr int PAGES_OF[] = {1, 8, 16, 48, 64, 256};
+    shape.page = draws(PAGES) ? PAGES_OF[below(static_cast<int>(std::size(PAGES_OF)))] : -1;
+    shape.batch = shape.lens_k.count = 2 + below(3);
+    for (int i = 0; i < shape.batch; ++i) shape.lens_k.of[i] = length(shape.keys(), variant.tile.bc, 0);
   }
   shape.kv_heads = shape.heads;
   if (draws(GROUPED)) shape.heads *= 1 + below(4);
@@ -827,7 +833,12 @@ std::vector<Trial> sets(const Plan& plan) {
 }
 
 std::vector<Trial> far_apart(const Plan& plan, int far_heads, int known_heads) {
-  return {other_problem(plan.variant, plan.shape, plan.choice.seed, far_heads, known_heads)};
+  Trial trial = other_problem(plan.variant, plan.shape, plan.choice.seed, far_heads, known_heads);
+  if (plan.stay && plan.variant.few_rows > 0) {  // each block has the work of hundreds of heads: of few queries and keys
+    trial.shape.n = 2;
+    trial.shape.n_k = plan.variant.tile.bc + 3;
+  }
+  return {trial};
 }
 
 // Rows whose scores are all negative tell a maximum that begins at 0 from one that begins at a huge negative number.

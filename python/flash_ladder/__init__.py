@@ -3,6 +3,7 @@
 import sys
 
 from ._attention import Why, attention, why
+from ._cache import flash_attn_with_kvcache
 from ._flash_attn import (
     flash_attn_func, flash_attn_kvpacked_func, flash_attn_qkvpacked_func, flash_attn_varlen_func, flash_attn_varlen_kvpacked_func,
     flash_attn_varlen_qkvpacked_func,
@@ -10,7 +11,7 @@ from ._flash_attn import (
 from ._native import rungs
 
 __all__ = ["Why", "attention", "flash_attn_func", "flash_attn_kvpacked_func", "flash_attn_qkvpacked_func", "flash_attn_varlen_func",
-           "flash_attn_varlen_kvpacked_func", "flash_attn_varlen_qkvpacked_func", "rungs", "why"]  # fmt: skip
+           "flash_attn_varlen_kvpacked_func", "flash_attn_varlen_qkvpacked_func", "flash_attn_with_kvcache", "rungs", "why"]  # fmt: skip
 
 if "torch" in sys.modules:  # torch.ops.flash_ladder is there at once, for a trace that is loaded, say; otherwise from the first call on
     from . import _torch as _torch

@@ -58,6 +58,21 @@ class Packed(NamedTuple):
     max_seqlen_q: int  # no sequence is longer
     max_seqlen_k: int
 
+    @property
+    def tensors(self) -> dict[str, Any]:
+        return {"cu_seqlens_q": self.cu_seqlens_q, "cu_seqlens_k": self.cu_seqlens_k}
+
+
+class Cache(NamedTuple):
+    """Keys and values of which each sequence uses the first ones: [batch, room, kv_heads, d], or in pages, [pages, page size, kv_heads, d]."""
+
+    cache_seqlens: Any  # int32, [batch]: how many
+    block_table: Any  # int32, [batch, most pages]: where a sequence's pages are; None: in one piece
+
+    @property
+    def tensors(self) -> dict[str, Any]:
+        return {name: each for name, each in self._asdict().items() if each is not None}
+
 
 def attend(
     q, k, v, packed: Packed, *, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None,
@@ -105,7 +120,7 @@ def run_and_tell(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, re
             key = (
                 arrays, arrays.signature(q, k, v), None if out is None else arrays.signature(out),
                 causal, type(causal), scale, type(scale), window, softcap, type(softcap), bool(return_lse), rung,
-                None if packed is None else (*arrays.signature(*packed[:2]), *packed[2:]),
+                None if packed is None else (*packed.tensors, *arrays.signature(*packed.tensors.values()), *packed[2:]),
             )  # fmt: skip
             ready = _ready.get(key)
         except Exception:  # something is not what it should be, and below it is said what
@@ -168,7 +183,7 @@ class _Ready(NamedTuple):
         if lse is not None:
             addresses.append(address(lse))
         if packed is not None:
-            addresses += (address(packed.cu_seqlens_q), address(packed.cu_seqlens_k))
+            addresses += map(address, packed.tensors.values())
         if plan.workspace_bytes:
             workspace = arrays.empty((plan.workspace_bytes,), q, "uint8")
             addresses.append(address(workspace))
@@ -211,9 +226,8 @@ class _Told:
         for name, values in (("slopes", call.slopes), ("sinks", call.sinks)):
             if values is not None:
                 self.whole(name, values)
-        if call.packed:
-            self.whole("cu_seqlens_q", call.packed.cu_seqlens_q)
-            self.whole("cu_seqlens_k", call.packed.cu_seqlens_k)
+        for name, values in (call.packed or call.cache).tensors.items() if call.packed or call.cache else ():
+            self.whole(name, values)
         if self.plan.workspace_bytes:
             self.whole("workspace", arrays.empty((self.plan.workspace_bytes,), call.q, "uint8"), written=True)
         self.plan.run(self.layouts, [arrays.address(each) for each in self.tensors], arrays.stream(call.device), tuple(self.tensors))
@@ -297,13 +311,14 @@ class Call:
     def __init__(
         self, arrays, q, k, v, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None, packed=None
     ):  # fmt: skip
+        cache, packed = (packed, None) if isinstance(packed, Cache) else (None, packed)
         for name, array in (("k", k), ("v", v)):
             self._refuse_another_kind(arrays, name, array, q)
         for name, array in (("q", q), ("k", k), ("v", v)):
             if len(array.shape) != (3 if packed else 4):
                 form = "[total, heads, d]" if packed else "[batch, n, heads, d]"
                 raise ValueError(f"{name} has the shape {list(array.shape)}; it must be {form}.")
-        self.arrays, self.shape, self.packed = arrays, tuple(q.shape), packed
+        self.arrays, self.shape, self.packed, self.cache = arrays, tuple(q.shape), packed, cache
         if packed:  # as they lie, they are one sequence
             q, k, v = q[None], k[None], v[None]
         self.q, self.k, self.v = q, k, v
@@ -313,7 +328,7 @@ class Call:
             raise NotImplementedError(f"v has {v.shape[-1]} columns, and k {k.shape[-1]}; no rung takes that.\n  Padded with zeros: as many as k")
         if tuple(k.shape) != tuple(v.shape):
             raise ValueError(f"k has the shape {list(k.shape)}, and v {list(v.shape)}; they must be the same.")
-        if k.shape[0] != self.batch or k.shape[3] != self.d:
+        if k.shape[3] != self.d or (k.shape[0] != self.batch and not (cache and cache.block_table is not None)):
             raise ValueError(f"q has the shape {list(q.shape)}, and k {list(k.shape)}: batch and d must be the same.")
         if self.heads == 0 or self.kv_heads == 0 or self.d == 0:
             raise ValueError(f"q has the shape {list(q.shape)}, and k {list(k.shape)}: there is no head, or it has no numbers.")
@@ -329,6 +344,8 @@ class Call:
                 raise TypeError(f"{name} is {array.dtype}, and q {q.dtype}; they must be the same.")
         self.device = self._device_of(("q", q), ("k", k), ("v", v))
         self.lse_shape, self.rows = (self.batch, self.heads, self.n_q), (0, 0)
+        if cache:
+            self._check_cache()
         if packed:
             self.rows = _rounded_up(self.n_q), _rounded_up(self.n_k)
             self.lse_shape = (self.heads, self.n_q)
@@ -374,8 +391,31 @@ class Call:
                 raise ValueError(f"{of} has {rows} rows, which is more than {batch} sequences of max_seqlen_{of}={longest}.")
         return batch, min(int(longest_q), self.n_q), min(int(longest_k), self.n_k)  # of so many rows none has more
 
+    def _check_cache(self) -> None:
+        shapes = {"cache_seqlens": "[batch]", "block_table": "[batch, most pages of a sequence]"}
+        for name, values in self.cache.tensors.items():
+            self._refuse_another_kind(self.arrays, name, values, self.q)
+            if str(values.dtype).rpartition(".")[2] != "int32":
+                raise TypeError(f"{name} is {values.dtype}; the kernel reads int32.")
+            if len(values.shape) != shapes[name].count(",") + 1 or values.shape[0] != self.batch:
+                raise ValueError(f"{name} has the shape {list(values.shape)}; it must be {shapes[name]}, here of {self.batch} sequences.")
+            if 0 not in values.shape and any(a != b for a, b, n in zip(self.arrays.strides(values), (*values.shape[1:], 1), values.shape) if n > 1):
+                raise ValueError(f"{name} does not lie in one piece.\n  A copy does.")
+            self._device_of(("q", self.q), (name, values))
+        if self.cache.block_table is not None:
+            self.page, self.n_k = self.n_k, self.n_k * int(self.cache.block_table.shape[1])
+            if self.n_k > LARGEST:
+                raise ValueError(f"block_table has room for {self.n_k} keys of a sequence; no size may be above {LARGEST}.")
+
     def check_lengths(self) -> None:
         """That they add up: a look at numbers, which in a GPU's memory would be a wait."""
+        if self.cache:
+            for sequence, length in enumerate(self.cache.cache_seqlens.tolist()):
+                if not 0 <= length <= self.n_k:
+                    raise ValueError(f"Sequence {sequence} has {length} keys; the cache has room for {self.n_k}.")
+                if self.cache.block_table is not None:
+                    self._check_pages(sequence, self.cache.block_table[sequence, : -(-length // self.page)].tolist())
+            return
         for of, rows, cu_seqlens, longest in (("q", self.q.shape[1], self.packed.cu_seqlens_q, self.n_q),
                                               ("k", self.k.shape[1], self.packed.cu_seqlens_k, self.n_k)):  # fmt: skip
             ends = cu_seqlens.tolist()
@@ -386,6 +426,12 @@ class Call:
                     raise ValueError(f"cu_seqlens_{of} says that sequence {sequence} goes from {begin} to {end}; it never falls.")
                 if end - begin > longest:
                     raise ValueError(f"Sequence {sequence} has {end - begin} rows of {of}, which is more than max_seqlen_{of}={longest}.")
+
+    def _check_pages(self, sequence: int, pages: list[int]) -> None:
+        there = int(self.k.shape[0])
+        for j, page in enumerate(pages):
+            if not 0 <= page < there:
+                raise ValueError(f"block_table says that page {j} of sequence {sequence} is {page}; the cache has {there} pages.")
 
     def _device_of(self, *named) -> int:
         devices = {name: self.arrays.device(array) for name, array in named}
@@ -437,6 +483,7 @@ class Call:
         return _text(
             self.batch, self.heads, self.kv_heads, self.n_q, self.n_k, self.d, self.element, self.causal, self.scale,
             self.left, self.right, self.softcap, self.slopes is not None, self.sinks is not None,
+            "" if not self.cache else "cache" if self.cache.block_table is None else f"pages={self.page}",
         )  # fmt: skip
 
     @property
@@ -545,18 +592,20 @@ class Call:
         arrays = self.arrays
         if self._strides(array, plan) is not None:
             return array
+        if self.cache and array is not self.q:
+            raise ValueError("The cache lies so that no kernel takes it: rows begin at multiples of 16 bytes, and d numbers lie side by side.")
         return arrays.contiguous(array) if plan.strides else arrays.swap(arrays.contiguous(arrays.swap(array)))
 
 
 @functools.lru_cache(maxsize=4096)
-def _text(batch, heads, kv_heads, n_q, n_k, d, element, causal, scale, left, right, softcap, alibi, sink) -> str:
+def _text(batch, heads, kv_heads, n_q, n_k, d, element, causal, scale, left, right, softcap, alibi, sink, cache) -> str:
     words = [f"b={batch}", f"h={heads}", f"kv={kv_heads}" if kv_heads != heads else ""]
     words += [f"n={n_q}"] if n_q == n_k else [f"nq={n_q}", f"nk={n_k}"]
     words += [f"d={d}", element if element != "fp16" else "", "causal" if causal else ""]
     if left >= 0 or right >= 0:
         words.append(f"window={left},{0 if causal else right}")
     words += [f"scale={scale:.9g}" if scale else "", f"softcap={softcap:.9g}" if softcap else ""]
-    words += ["alibi" if alibi else "", "sink" if sink else ""]
+    words += ["alibi" if alibi else "", "sink" if sink else "", cache]
     return " ".join(filter(None, words))
 
 

@@ -53,6 +53,9 @@ def _load() -> ctypes.CDLL:
     library.flash_ladder_merge.argtypes = [
         ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p,
     ]  # fmt: skip
+    library.flash_ladder_append.argtypes = [
+        ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, *[ctypes.c_int] * 3, ctypes.c_void_p,
+    ]  # fmt: skip
     return library
 
 
@@ -66,7 +69,8 @@ call_again.argtypes = [ctypes.c_void_p] + [ctypes.py_object] * 5
 # A flash_ladder_tensor, and the addresses of the names that may stand in it.
 _TENSOR = struct.Struct("@Pqqqqi4x")
 _names = {name: ctypes.create_string_buffer(name.encode()) for name in
-          ("Q", "K", "V", "O", "LSE", "slopes", "sinks", "cu_seqlens_q", "cu_seqlens_k", "dO", "dQ", "dK", "dV", "workspace", "other O", "other LSE")}  # fmt: skip
+          ("Q", "K", "V", "O", "LSE", "slopes", "sinks", "cu_seqlens_q", "cu_seqlens_k", "cache_seqlens",
+           "block_table", "k", "v", "lengths", "dO", "dQ", "dK", "dV", "workspace", "other O", "other LSE")}  # fmt: skip
 _addresses = {name: ctypes.addressof(text) for name, text in _names.items()}
 _POINTERS = [struct.Struct(f"@{count}P") for count in range(len(_names) + 1)]
 
@@ -143,6 +147,13 @@ def merge(problem: str, tensors: bytes, addresses: list[int], in_f32: bool, devi
     """Two partial results become one: O and LSE of the first, then of the other; that first O is in f32, or as the problem says."""
     data = _POINTERS[len(addresses)].pack(*addresses)
     _call(device, memory, _library.flash_ladder_merge, problem.encode(), tensors, data, in_f32, device, stream)
+
+
+def append(problem: str, tensors: bytes, addresses: list[int], n: int, device: int, stream: int, memory: tuple) -> None:
+    """n new tokens of each sequence go behind what a cache has; of "lengths" it is told how many keys there are then."""
+    count = len(addresses)
+    data = _POINTERS[count].pack(*addresses)
+    _call(device, memory, _library.flash_ladder_append, problem.encode(), tensors, data, count, n, device, stream)
 
 
 def layout(name: str, strides: tuple[int, int, int], extent: int, written: bool = False) -> bytes:

@@ -34,6 +34,21 @@ def attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, retur
     return _by_the_operator(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed, deterministic)
 
 
+@torch.compiler.disable
+def attend_cache(q, k_cache, v_cache, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, cache):
+    """Queries over a cache: nothing but the call itself sees it."""
+    if _is_grad_enabled() and wants_gradients(q, k_cache, v_cache, alibi_slopes):
+        raise NotImplementedError("A cache has no gradients." + WITHOUT)
+    if not _are_plain(q, k_cache, v_cache, alibi_slopes, *cache) or _anyone_listens():
+        raise NotImplementedError("A cache is read and written past PyTorch's dispatcher: no wrapper, tracer, mode or transform sees it.\n  Without them: plain tensors.")
+    if not _said_it_is_slow:
+        _say_that_it_is_slow(q)
+    result = _run(q, k_cache, v_cache, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, cache)
+    if result is None:
+        raise NotImplementedError("A tensor is one that the dispatcher has to see first.\n  tensor.clone()")
+    return result
+
+
 # ---- the short way: plain tensors, while nothing listens ------------------------------------------------------------
 
 _tracing_state, _function_modes, _dispatch_modes = torch._C._get_tracing_state, torch._C._len_torch_function_stack, torch._C._len_torch_dispatch_stack

@@ -336,6 +336,34 @@ MergeParams merge_params(const Arguments& arguments, bool in_f32) {
           .is_bf16 = spec.q_type == Element::bf16};
 }
 
+AppendParams append_params(const Arguments& arguments, int n) {
+  const Spec& spec = arguments.spec;
+  const auto strides = [&](const char* name) {
+    const Arguments::Tensor* const found = arguments.find(name);
+    return found == nullptr ? ForwardParams::Strides{}
+                            : ForwardParams::Strides{found->strides[0], found->strides[1], found->strides[2]};
+  };
+  const int page_size = std::max(spec.page, 1);
+  return {.k = arguments.at("k"),
+          .v = arguments.at("v"),
+          .K = arguments.at("K"),
+          .V = arguments.at("V"),
+          .cache_seqlens = static_cast<const int*>(arguments.at("cache_seqlens")),
+          .lengths = static_cast<int*>(arguments.at("lengths")),
+          .block_table = static_cast<const int*>(arguments.at("block_table")),
+          .k_strides = strides("k"),
+          .v_strides = strides("v"),
+          .K_strides = strides("K"),
+          .V_strides = strides("V"),
+          .batch = spec.batch,
+          .heads = spec.key_heads(),
+          .n = n,
+          .n_k = spec.keys(),
+          .d = spec.d,
+          .most_pages = (spec.keys() + page_size - 1) / page_size,
+          .page_size = page_size};
+}
+
 // What a call ends with that may throw.
 template <class Call>
 int done(Call call) {
@@ -424,6 +452,19 @@ int flash_ladder_merge(const char* problem, const flash_ladder_tensor* tensors, 
     if (device != FLASH_LADDER_EMULATOR) return merge_on_gpu(merge_params(arguments, in_f32), device, stream);
     return emulate("merge", arguments, tensors, [&](emulator::Device& emulated, const Arguments& there) {
       merge(emulated, merge_params(there, in_f32));
+    });
+  });
+}
+
+int flash_ladder_append(const char* problem, const flash_ladder_tensor* tensors, void* const* data, int count, int n,
+                        int device, void* stream) {
+  const Result<Spec> spec = parse_spec(problem);
+  if (!spec) return say(FLASH_LADDER_NO_PROBLEM, spec.error().message);
+  const Arguments arguments = arguments_of(*spec, tensors, data, count);
+  return done([&] {
+    if (device != FLASH_LADDER_EMULATOR) return append_on_gpu(append_params(arguments, n), device, stream);
+    return emulate("append", arguments, tensors, [&](emulator::Device& emulated, const Arguments& there) {
+      append(emulated, append_params(there, n));
     });
   });
 }

@@ -23,7 +23,7 @@ enum flash_ladder_status {
 typedef struct flash_ladder_plan flash_ladder_plan;
 
 /* What is alike in calls that differ in their numbers alone. Its name is what the rung's parameters ask for: "Q" "K" "V" "O" "LSE"
- * "slopes" "sinks" "cu_seqlens_q" "cu_seqlens_k" "dO" "dQ" "dK" "dV" "workspace". A gradient lies like its tensor: dQ
+ * "slopes" "sinks" "cu_seqlens_q" "cu_seqlens_k" "cache_seqlens" "block_table" "dO" "dQ" "dK" "dV" "workspace". A gradient lies like its tensor: dQ
  * like Q, and dO like O. */
 typedef struct {
   const char* name;
@@ -67,8 +67,7 @@ typedef struct flash_ladder_calls flash_ladder_calls;
 FLASH_LADDER_API flash_ladder_calls* flash_ladder_make_calls(const void* exchange_api, int count, void* (*let_go)(void),
                                                              void (*take)(void*));
 FLASH_LADDER_API int flash_ladder_add_call(flash_ladder_calls* calls, const flash_ladder_plan* plan,
-                                           const flash_ladder_tensor* tensors, int has_workspace,
-                                           void* const* objects);
+                                           const flash_ladder_tensor* tensors, int has_workspace, void* const* objects);
 FLASH_LADDER_API int flash_ladder_call_again(const flash_ladder_calls* calls, void* q, void* k, void* v, void* o,
                                              void* lse);
 
@@ -76,6 +75,12 @@ FLASH_LADDER_API int flash_ladder_call_again(const flash_ladder_calls* calls, vo
  * other's O and LSE. Of the problem count batch, heads, n, d and the type of the other's O; the first O is in f32 where in_f32 is not 0. */
 FLASH_LADDER_API int flash_ladder_merge(const char* problem, const flash_ladder_tensor* tensors, void* const* data,
                                         int in_f32, int device, void* stream);
+
+/* `n` new tokens of each sequence go behind the keys and values of a cache (append.hpp): tensors "k" "v" (or none, and n is 0), "K" "V"
+ * "cache_seqlens" and "lengths", which is written; "block_table" where the problem has pages. Of the problem count batch, heads of keys,
+ * n_k, d, pages and the type. */
+FLASH_LADDER_API int flash_ladder_append(const char* problem, const flash_ladder_tensor* tensors, void* const* data,
+                                         int count, int n, int device, void* stream);
 
 /* Why the last call of this thread that did not end with FLASH_LADDER_DONE did not: the cause, the fact, the way out. */
 FLASH_LADDER_API const char* flash_ladder_message(void);

@@ -71,6 +71,10 @@ Status start_on_gpu(const Variant& variant, const Arguments& arguments, const Lo
   });
 }
 
+Status append_on_gpu(const AppendParams& params, int device, void* stream) {
+  return start_in(stream, device, [&](gpu::Device& where) { append(where, params); });
+}
+
 Status merge_on_gpu(const MergeParams& params, int device, void* stream) {
   return start_in(stream, device, [&](gpu::Device& where) { merge(where, params); });
 }

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "harness/devices/gpu.hpp"
+#include "python/native/append.hpp"
 #include "python/native/log_sum_exp.hpp"
 #include "python/native/merge.hpp"
 
@@ -14,6 +15,7 @@ Result<GpuInfo> gpu_numbered(int device);
 // Start a kernel in a stream of that GPU; and behind it, unless it is null, another one for LSE.
 Status start_on_gpu(const Variant& variant, const Arguments& arguments, const LogSumExpParams* lse, int device,
                     void* stream);
+Status append_on_gpu(const AppendParams& params, int device, void* stream);
 Status merge_on_gpu(const MergeParams& params, int device, void* stream);
 
 }  // namespace ladder

@@ -12,6 +12,10 @@ Status start_on_gpu(const Variant&, const Arguments&, const LogSumExpParams*, in
   return tl::make_unexpected(gpu_numbered(device).error());
 }
 
+Status append_on_gpu(const AppendParams&, int device, void*) {
+  return tl::make_unexpected(gpu_numbered(device).error());
+}
+
 Status merge_on_gpu(const MergeParams&, int device, void*) {
   return tl::make_unexpected(gpu_numbered(device).error());
 }

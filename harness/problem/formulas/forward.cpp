@@ -21,7 +21,12 @@ std::vector<TensorSpec> forward_inputs(const Spec& spec) {
     const int pad = name == std::string_view("V") ? 2 * spec.pad : spec.pad;  // each has strides of its own
     TensorSpec made = tensor(name, element, {spec.batch, heads, rows, spec.d}, layout_of(spec), pad);
     made.lengths = lengths;
-    if (lengths.count > 0) made.strides[0] = 0;
+    if (spec.has_cache() && name != std::string_view("Q")) {
+      made.page = spec.page > 0 ? spec.page : rows;
+      made.strides = tensor(name, element, {1, heads, made.page, spec.d}, layout_of(spec), pad).strides;
+    } else if (lengths.count > 0) {
+      made.strides[0] = 0;
+    }
     return made;
   };
   std::vector<TensorSpec> specs{in("Q", spec.q_type, spec.heads, spec.n, spec.lens_q),
@@ -40,6 +45,8 @@ std::vector<TensorSpec> forward_inputs(const Spec& spec) {
     fixed("cu_seqlens_q", Element::i32, spec.batch + 1);
     fixed("cu_seqlens_k", Element::i32, spec.batch + 1);
   }
+  if (spec.has_cache()) fixed("cache_seqlens", Element::i32, spec.batch);
+  if (spec.page > 0) fixed("block_table", Element::i32, spec.batch * specs[1].pages());
   return specs;
 }
 
@@ -78,7 +85,7 @@ Spec of_heads(const Spec& spec, int key_heads) {
 // Counting the softmax too, as the write-up does, adds 1.17 % at d = 128.
 // Where lengths differ or a window is open, of the keys that are seen.
 double flops_by_convention(const Spec& spec) {
-  const bool square = spec.keys() == spec.n && spec.lens_q.count == 0;
+  const bool square = spec.keys() == spec.n && spec.lens_q.count == 0 && spec.lens_k.count == 0;
   if (square && spec.left < 0 && spec.right < 0) {
     return 4.0 * static_cast<double>(spec.elements()) * spec.n / (spec.causal ? 2 : 1);
   }
@@ -191,6 +198,21 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
       {VARLEN | TAILS | WINDOW, "b=3 h=2 nq=200 nk=700 lens_q=200,1,77 lens_k=700,300,300 window=100,20"},
       // A tile of queries each, of which those begin that have most to do.
       {VARLEN | TAILS, "b=5 h=1 nq=100 nk=640 lens_q=100,90,80,70,60 lens_k=380,640,100,500,250"},
+      // Sequences that use none of their room, one key of it, or all; pages that begin and end with tiles, and lie within them.
+      {CACHE | TAILS | CROSS, "b=4 h=2 nq=1 nk=300 cache lens_k=300,0,1,77"},
+      {CACHE | TAILS | CROSS | GROUPED, "b=3 h=8 kv=2 nq=2 nk=1000 cache lens_k=128,999,640"},
+      {CACHE | TAILS | CROSS | CAUSAL | STRIDES, "b=3 h=2 nq=5 nk=200 cache lens_k=3,200,131 causal layout=bnhd pad=8"},
+      {CACHE | TAILS | CROSS | CAUSAL | WINDOW, "b=2 h=1 nq=3 nk=700 cache lens_k=700,300 causal window=100,0"},
+      {CACHE | TAILS | CROSS, "b=2 h=2 nq=3 nk=0 cache"},
+      {CACHE | PAGES | TAILS | CROSS | GROUPED, "b=4 h=8 kv=2 nq=1 nk=1000 pages=16 lens_k=1000,0,17,500 layout=bnhd"},
+      {CACHE | PAGES | TAILS | CROSS, "b=3 h=2 nq=1 nk=600 pages=64 lens_k=64,65,600"},
+      {CACHE | PAGES | TAILS | CROSS | CAUSAL, "b=2 h=2 nq=4 nk=300 pages=1 lens_k=300,41 causal layout=bnhd"},
+      {CACHE | PAGES | TAILS | CROSS, "b=2 h=2 nq=1 nk=500 pages=24 lens_k=500,260"},
+      {CACHE | PAGES | TAILS | CROSS, "b=2 h=2 nq=1 nk=2000 pages=256 lens_k=257,1900 layout=bnhd pad=8"},
+      {CACHE | PAGES | TAILS | CROSS | CAUSAL | WINDOW,
+       "b=2 h=2 nq=2 nk=900 pages=128 lens_k=900,350 causal window=130,0"},
+      // Pages further away than 32 bits can say.
+      {CACHE | PAGES | TAILS | CROSS | STRIDES, "b=2 h=1 nq=1 nk=96 pages=16 lens_k=96,50 pad=23000000"},
       // More rows than 16 bits can number before the others, which see none of them; and many sequences.
       {VARLEN | TAILS, "b=4 h=1 nq=66003 nk=65999 lens_q=66003,0,77,5 lens_k=0,65999,70,3"},
       {VARLEN | TAILS, "b=303 h=1 n=9 lens_q=9,150*0,4,150*0,9 lens_k=9,150*0,7,150*0,3"}};

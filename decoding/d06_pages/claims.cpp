@@ -1,0 +1,31 @@
+#include "harness/tests/stages/claims.hpp"
+
+using namespace ladder;
+using namespace ladder::claims;
+
+namespace {
+
+Spec one_query(int batch, int n_k) {
+  return {.batch = batch,
+          .heads = 4,
+          .kv_heads = 1,
+          .n = 1,
+          .n_k = n_k,
+          .q_type = Element::bf16,
+          .kv_type = Element::bf16,
+          .o_type = Element::bf16};
+}
+
+Spec cache(int page) {
+  Spec spec = one_query(2, 1000);
+  spec.page = page;
+  spec.lens_k = {.count = 2, .of = {1000, 300}};
+  return spec;
+}
+
+}  // namespace
+
+CLAIM("pages of whole tiles cost an entry of the table for each key, and no byte of K and V") {
+  const uint64_t sectors = counted(rung(), cache(64)).gmem_bytes_read - counted(rung(), cache(-1)).gmem_bytes_read;
+  CHECK(sectors == 4);
+}

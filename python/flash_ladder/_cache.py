@@ -1,0 +1,123 @@
+"""flash_attn_with_kvcache(): new tokens go into a cache, and their queries see all that is there."""
+
+from __future__ import annotations
+
+from . import _attention, _native
+from ._arrays import is_of_jax, is_of_torch, library_of
+
+_WITHOUT = "the same without it, and {} before the call"
+
+
+def flash_attn_with_kvcache(
+    q, k_cache, v_cache, k=None, v=None, rotary_cos=None, rotary_sin=None, cache_seqlens=None, cache_batch_idx=None,
+    cache_leftpad=None, block_table=None, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0,
+    rotary_interleaved=True, alibi_slopes=None, num_splits=0, return_softmax_lse=False,
+):  # fmt: skip
+    """Attention of a few new queries of each sequence over its cache, which first takes their keys and values, in place.
+
+    q: [batch, n_q, heads, d]. k_cache, v_cache: [batch, room, kv_heads, d]; or with block_table, int32 [batch, most pages of a sequence],
+    in pages: [pages, page size, kv_heads, d]. Several sequences may share a page. k, v: [batch, n_new, kv_heads, d] or None.
+    cache_seqlens: int32 [batch], or a number for all: the keys that are there before the call; None: all that there is room for.
+    cache_batch_idx: int32 [batch], which row of the cache is a sequence's. causal: the last query sees all keys, new ones too.
+    num_splits says nothing here: the kernel shares keys out by itself. Rows of the cache behind a sequence's last key, and table
+    entries behind its last page, may hold anything.
+
+    Returns the result, [batch, n_q, heads, d], and with return_softmax_lse LSE, [batch, heads, n_q] in float32. On a GPU nobody waits:
+    lengths and table are not looked at, and must be right. New tokens for which there is no room are dropped there. ValueError,
+    TypeError and NotImplementedError as of attention().
+    """
+    for name, value, way_out in (("rotary_cos", rotary_cos, "q and k turned"), ("rotary_sin", rotary_sin, "q and k turned"),
+                                 ("cache_leftpad", cache_leftpad, "keys that begin at 0")):  # fmt: skip
+        if value is not None:
+            raise NotImplementedError(f"{name}: no rung has it.\n  {_WITHOUT.format(way_out).capitalize()}")
+    if is_of_jax(q):
+        raise TypeError("q is of JAX, whose arrays never change, and a cache is written in place.\n  The same without new keys: flash_ladder.attention")
+    arrays = library_of(q)
+    way = _attention.run
+    if is_of_torch(q):
+        from ._torch import attend_cache as way
+    for name, array in (("k_cache", k_cache), ("v_cache", v_cache)):
+        _attention.Call._refuse_another_kind(arrays, name, array, q)
+        if len(array.shape) != 4 or len(q.shape) != 4:
+            raise ValueError(f"{name} has the shape {list(array.shape)}, and q {list(q.shape)}; they must be [batch, n, heads, d].")
+    batch, room = int(q.shape[0]), int(k_cache.shape[1])
+    if cache_batch_idx is not None:
+        if block_table is not None:
+            raise ValueError("cache_batch_idx and block_table both say where a sequence's keys are: one of them.")
+        _attention.Call._refuse_another_kind(arrays, "cache_batch_idx", cache_batch_idx, q)
+        if len(cache_batch_idx.shape) != 1:
+            raise ValueError(f"cache_batch_idx has the shape {list(cache_batch_idx.shape)}; it must be [batch].")
+        block_table = cache_batch_idx[:, None]  # a page of each sequence, as long as all its room
+    elif block_table is not None:
+        room *= int(block_table.shape[1]) if len(getattr(block_table, "shape", ())) == 2 else 0
+    if cache_seqlens is None or (number := _attention.whole_number(cache_seqlens)) is not None:
+        number = room if cache_seqlens is None else number
+        if not 0 <= number <= room:
+            raise ValueError(f"cache_seqlens is {number}; the cache has room for {room} keys of a sequence.")
+        cache_seqlens = arrays.full((batch,), number, q, "int32")
+    cache = _attention.Cache(*(_in_one_piece(arrays, each) for each in (cache_seqlens, block_table)))
+    options = causal, softmax_scale, window_size, softcap, alibi_slopes, None
+    if (k is None) != (v is None):
+        raise ValueError("New keys come with new values: k and v, or neither.")
+    if k is not None:
+        cache = _append(arrays, q, k_cache, v_cache, k, v, cache, options)
+    return way(q, k_cache, v_cache, *options[:5], None, return_softmax_lse, None, None, cache)
+
+
+def _in_one_piece(arrays, numbers):
+    """Of a part of a table a copy, which is small; what is no array at all is said later."""
+    if not arrays.is_array(numbers) or 0 in numbers.shape or len(numbers.shape) > 2:
+        return numbers
+    wanted = (*numbers.shape[1:], 1)
+    lies_so = all(a == b for a, b, n in zip(arrays.strides(numbers), wanted, numbers.shape) if n > 1)
+    return numbers if lies_so else arrays.contiguous(numbers)
+
+
+def _append(arrays, q, k_cache, v_cache, k, v, cache: _attention.Cache, options) -> _attention.Cache:
+    """The cache with those, and the lengths that it has then."""
+    call = _attention.Call(arrays, q, k_cache, v_cache, *options, cache)  # all that is refused, before a byte is written
+    for name, array in (("k", k), ("v", v)):
+        call._refuse_another_kind(arrays, name, array, q)
+        if len(array.shape) != 4 or tuple(array.shape[i] for i in (0, 2, 3)) != (call.batch, call.kv_heads, call.d) or tuple(k.shape) != tuple(v.shape):
+            raise ValueError(f"{name} has the shape {list(array.shape)}; it must be [batch, n, kv_heads, d], here [{call.batch}, n, {call.kv_heads}, {call.d}].")
+        if array.dtype != q.dtype:
+            raise TypeError(f"{name} is {array.dtype}, and q {q.dtype}; they must be the same.")
+        call._device_of(("q", q), (name, array))
+    for name, array in (("k_cache", k_cache), ("v_cache", v_cache)):
+        if not arrays.is_writeable(array) or _attention._overlaps_itself(tuple(array.shape), arrays.strides(array)):
+            raise ValueError(f"{name} cannot be written to, or elements of it lie in the same place.")
+        for new, other in (("k", k), ("v", v)):
+            (begin, end), (other_begin, other_end) = call._extent(array), call._extent(other)
+            if begin < other_end and other_begin < end:
+                raise ValueError(f"{new} lies in the memory of {name}, which is written while it is read.")
+    plan = call.plan(None, False)
+    new = int(k.shape[1])
+    if call.device == _native.EMULATOR:
+        call.check_lengths()
+        for sequence, length in enumerate(cache.cache_seqlens.tolist()):
+            if length + new > call.n_k:
+                raise ValueError(f"Sequence {sequence} has {length} keys and gets {new} more; the cache has room for {call.n_k}.")
+            if cache.block_table is not None:
+                call._check_pages(sequence, cache.block_table[sequence, : -(-(length + new) // call.page)].tolist())
+    if 0 in (call.batch, new):
+        return cache
+    lengths = arrays.empty((call.batch,), q, "int32")
+    told = _attention._Told(call, plan)
+    for name, array in (("k", k), ("v", v)):
+        if arrays.strides(array)[3] != 1 and call.d > 1:
+            array = arrays.contiguous(array)
+        by_batch, by_row, by_head, _ = arrays.strides(array)
+        begin, end = call._extent(array)
+        told._add(name, array, (by_batch, by_head, by_row), end - begin, written=False)
+    for name, array in (("K", call.k), ("V", call.v)):
+        told.rows(name, call._usable(array, plan), written=True)
+    for name, array in cache.tensors.items():
+        told.whole(name, array)
+    told.whole("lengths", lengths, written=True)
+    addresses = [arrays.address(each) for each in told.tensors]
+    _native.append(call.text(), told.layouts, addresses, new, call.device, arrays.stream(call.device), tuple(told.tensors))
+    if is_of_torch(q):
+        from ._torch import has_changed
+
+        has_changed(k_cache, v_cache)
+    return cache._replace(cache_seqlens=lengths)

@@ -1,0 +1,227 @@
+"""flash_attn_with_kvcache(): with NumPy on the emulator, with PyTorch there and, if it sees one, on a GPU.
+    python3 -m unittest discover -s python/tests -p kvcache_tests.py"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import unittest
+
+import reference  # before NumPy
+
+import flash_ladder
+import numpy as np
+from flash_ladder import flash_attn_with_kvcache
+
+torch = None
+if importlib.util.find_spec("torch") is not None:
+    import torch
+
+FEW_KEYS = (0, 1, 77, 300)  # before the call, of each sequence
+D, KV, HEADS, NEW, ROOM = 64, 2, 6, 3, 320
+
+
+class Cached(unittest.TestCase):
+    """A cache of sequences that use different parts of it, with NaN wherever nobody looks."""
+
+    def put(self, array):
+        return array
+
+    def get(self, array):
+        return np.asarray(array)
+
+    def setUp(self):
+        rng = np.random.default_rng(7)
+        batch = len(FEW_KEYS)
+        draw = lambda n, heads: rng.standard_normal((batch, n, heads, D)).astype(np.float16)
+        self.q, self.k, self.v = draw(NEW, HEADS), draw(NEW, KV), draw(NEW, KV)
+        self.K, self.V = draw(ROOM, KV), draw(ROOM, KV)
+        for cache in (self.K, self.V):
+            for sequence, length in enumerate(FEW_KEYS):
+                cache[sequence, length:] = np.nan
+        self.lengths = np.array(FEW_KEYS, np.int32)
+
+    def in_pages(self, size: int):
+        """K, V and the table: pages from behind, with one between any two that is nobody's; the table ends in what nobody may read."""
+        batch, most = len(FEW_KEYS), -(-ROOM // size)
+        pages = np.full((2, 2 * batch * most, size, KV, D), np.nan, np.float16)
+        table = np.full((batch, most), -1, np.int32)
+        table[:, 1::2] = 2**31 - 1
+        free = 2 * batch * most - 1
+        for sequence, length in enumerate(FEW_KEYS):
+            for j in range(-(-(length + NEW) // size)):
+                table[sequence, j] = free
+                rows = slice(j * size, min((j + 1) * size, ROOM))
+                for cache, full in zip(pages, (self.K, self.V)):
+                    cache[free, : rows.stop - rows.start] = full[sequence, rows]
+                free -= 2
+        return pages[0], pages[1], table
+
+    def expected(self, causal=True, **options):
+        outs, lses = [], []
+        for sequence, length in enumerate(FEW_KEYS):
+            k, v = (np.concatenate([cache[sequence : sequence + 1, :length], new[sequence : sequence + 1]], 1)
+                    for cache, new in ((self.K, self.k), (self.V, self.v)))  # fmt: skip
+            out, lse = reference.attention(self.q[sequence : sequence + 1], k, v, causal=causal, **options)
+            outs.append(out)
+            lses.append(lse)
+        return np.concatenate(outs), np.concatenate(lses)
+
+    def call(self, K, V, **options):
+        """The result and LSE; K and V are changed."""
+        placed = {name: self.put(each) if isinstance(each, np.ndarray) else each for name, each in options.items()}
+        K_there, V_there = self.put(K), self.put(V)
+        out, lse = flash_attn_with_kvcache(
+            self.put(self.q), K_there, V_there, self.put(self.k), self.put(self.v), cache_seqlens=self.put(self.lengths),
+            return_softmax_lse=True, **({"causal": True} | placed),
+        )  # fmt: skip
+        K[...], V[...] = self.get(K_there), self.get(V_there)
+        return self.get(out), self.get(lse)
+
+    def close(self, got, wanted):
+        for one, other, tolerance in zip(got, wanted, (reference.tolerance(self.V[np.isfinite(self.V)]), 1e-3)):
+            self.assertEqual(one.shape, other.shape)
+            self.assertLessEqual(np.abs(one - other).max(), tolerance)
+
+
+class Caches(Cached):
+    def test_new_tokens_are_appended_and_seen(self):
+        before = self.K.copy()
+        self.close(self.call(self.K, self.V), self.expected())
+        for sequence, length in enumerate(FEW_KEYS):
+            self.assertEqual(self.K[sequence, length : length + NEW].tobytes(), self.k[sequence].tobytes())
+            self.assertEqual(self.V[sequence, length : length + NEW].tobytes(), self.v[sequence].tobytes())
+            rest = np.r_[0:length, length + NEW : ROOM]
+            self.assertEqual(self.K[sequence, rest].tobytes(), before[sequence, rest].tobytes())
+
+    def test_pages_give_the_bits_of_one_piece(self):
+        wanted = [each.tobytes() for each in self.call(self.K.copy(), self.V.copy())]
+        for size in (1, 5, 16, 64, 256):
+            with self.subTest(size=size):
+                K, V, table = self.in_pages(size)
+                got = self.call(K, V, block_table=table)
+                self.assertEqual([each.tobytes() for each in got], wanted)
+
+    def test_a_sequence_alone_has_the_answer_that_it_has_in_a_batch(self):
+        whole, _ = self.call(self.K.copy(), self.V.copy())
+        for i in range(len(FEW_KEYS)):
+            K, V = self.K[i : i + 1].copy(), self.V[i : i + 1].copy()
+            one = [self.put(each[i : i + 1].copy()) for each in (self.q, self.k, self.v, self.lengths)]
+            out = flash_attn_with_kvcache(one[0], self.put(K), self.put(V), one[1], one[2], cache_seqlens=one[3], causal=True)
+            self.assertLessEqual(np.abs(self.get(out) - whole[i : i + 1]).max(), 2e-3)
+
+    def test_options_are_attentions(self):
+        for options in ({"causal": False}, {"softmax_scale": 0.3}, {"window_size": (40, 0)}):
+            named = {"scale" if name == "softmax_scale" else "window" if name == "window_size" else name: each for name, each in options.items()}
+            with self.subTest(**options):
+                self.close(self.call(self.K.copy(), self.V.copy(), **options), self.expected(**named))
+
+    def test_rows_of_the_cache_are_chosen(self):
+        order = np.array([2, 0, 3, 1], np.int32)
+        K, V = np.empty_like(self.K), np.empty_like(self.V)
+        K[order], V[order] = self.K, self.V
+        self.close(self.call(K, V, cache_batch_idx=order), self.expected())
+
+    def test_keys_and_values_in_one_allocation_and_a_shared_page(self):
+        pages = np.full((4, 2, 16, KV, D), np.nan, np.float16)  # K and V of a page behind each other
+        rng = np.random.default_rng(3)
+        pages[:3] = rng.standard_normal(pages[:3].shape)
+        there = self.put(pages)
+        q = self.put(self.q[:2, :1].copy())
+        table = np.array([[2, 0], [2, 1]], np.int32)  # the first page belongs to both
+        out = flash_attn_with_kvcache(q, there[:, 0], there[:, 1], cache_seqlens=self.put(np.array([30, 20], np.int32)), block_table=self.put(table))
+        for sequence, length in enumerate((30, 20)):
+            k, v = (np.concatenate(pages[table[sequence], i])[None, :length] for i in (0, 1))
+            wanted, _ = reference.attention(self.q[sequence : sequence + 1, :1], k, v)
+            self.assertLessEqual(np.abs(self.get(out)[sequence] - wanted).max(), reference.tolerance(v))
+
+    def test_one_number_is_every_sequences(self):
+        keys = [np.nan_to_num(each[:, :300]) for each in (self.K, self.V)]
+        args = [self.put(each) for each in (self.q, *keys)]
+        whole, by_number = flash_attn_with_kvcache(*args), flash_attn_with_kvcache(*args, cache_seqlens=300)
+        self.assertEqual(self.get(whole).tobytes(), self.get(by_number).tobytes())
+        self.close([self.get(flash_attn_with_kvcache(*args, cache_seqlens=17))],
+                   [reference.attention(self.q, *(each[:, :17] for each in keys))[0]])  # fmt: skip
+
+
+class Refusals(Cached):
+    """Before a byte is written. On a GPU numbers are not looked at; these are."""
+
+    def refused(self, error, words, **changed):
+        arguments = dict(q=self.q, k_cache=self.K, v_cache=self.V, k=self.k, v=self.v, cache_seqlens=self.lengths, block_table=None)
+        before = self.K.tobytes()
+        with self.assertRaisesRegex(error, words):
+            flash_attn_with_kvcache(**(arguments | changed))
+        self.assertEqual(self.K.tobytes(), before)
+
+    def test_what_cannot_be_is_said(self):
+        K, V, table = self.in_pages(16)
+        pages = {"k_cache": K, "v_cache": V}
+        self.refused(NotImplementedError, "rotary_cos", rotary_cos=self.q)
+        self.refused(NotImplementedError, "cache_leftpad", cache_leftpad=self.lengths)
+        self.refused(ValueError, "k and v, or neither", v=None)
+        self.refused(ValueError, "gets 3 more; the cache has room for 320", cache_seqlens=self.lengths + 18)
+        self.refused(ValueError, "has -1 keys", cache_seqlens=self.lengths - 1)
+        self.refused(ValueError, "cache_seqlens is 321", cache_seqlens=321)
+        self.refused(TypeError, "cache_seqlens is int64", cache_seqlens=self.lengths.astype(np.int64))
+        self.refused(ValueError, "cache_seqlens has the shape", cache_seqlens=self.lengths[:3])
+        self.refused(ValueError, "block_table has the shape", **pages, block_table=table[:3])
+        self.refused(TypeError, "block_table is float32", **pages, block_table=table.astype(np.float32))
+        self.refused(ValueError, "page 0 of sequence 1 is -1", **pages, block_table=np.where(np.arange(4)[:, None] == 1, np.int32(-1), table))
+        self.refused(ValueError, "has room for 288", **pages, block_table=table[:, :18].copy())
+        self.refused(ValueError, "one of them", **pages, block_table=table, cache_batch_idx=self.lengths)
+        self.refused(ValueError, "k has the shape", k=self.k[:, :, :1], v=self.v[:, :, :1])
+        self.refused(TypeError, "k is float32", k=self.k.astype(np.float32), v=self.v)
+        self.refused(NotImplementedError, "cache", softcap=5.0)
+
+    def test_arguments_are_flash_attns(self):
+        self.assertEqual(
+            str(inspect.signature(flash_attn_with_kvcache)),
+            "(q, k_cache, v_cache, k=None, v=None, rotary_cos=None, rotary_sin=None, cache_seqlens=None, cache_batch_idx=None, "
+            "cache_leftpad=None, block_table=None, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, "
+            "rotary_interleaved=True, alibi_slopes=None, num_splits=0, return_softmax_lse=False)",
+        )
+
+
+@unittest.skipIf(torch is None, "this Python has no torch")
+class OfTorch(Caches):
+    device = "cuda" if torch is not None and torch.cuda.is_available() else "cpu"
+
+    def put(self, array):
+        return torch.tensor(array, device=self.device)
+
+    def get(self, array):
+        return array.cpu().numpy()
+
+    def test_what_pytorch_has_to_see_is_refused(self):
+        q, K, V = (self.put(each) for each in (self.q, self.K, self.V))
+        with self.assertRaisesRegex(NotImplementedError, "no gradients"):
+            flash_attn_with_kvcache(q.requires_grad_(), K, V, cache_seqlens=0)
+        with self.assertRaisesRegex(NotImplementedError, "dispatcher"), torch.overrides.BaseTorchFunctionMode():
+            flash_attn_with_kvcache(q.detach(), K, V, cache_seqlens=0)
+
+    def test_version_counters_move(self):
+        K, V = self.put(self.K), self.put(self.V)
+        before = K._version, V._version
+        flash_attn_with_kvcache(self.put(self.q), K, V, self.put(self.k), self.put(self.v), cache_seqlens=self.put(self.lengths))
+        self.assertTrue(K._version > before[0] and V._version > before[1])
+
+    @unittest.skipIf(device == "cpu", "PyTorch sees no GPU")
+    def test_a_graph_replays_with_other_lengths(self):
+        q, k, v, lengths = (self.put(each) for each in (self.q, self.k, self.v, self.lengths))
+        K, V, table = (self.put(each) for each in self.in_pages(16))
+        call = lambda: flash_attn_with_kvcache(q, K, V, k, v, cache_seqlens=lengths, block_table=table, causal=True)
+        call()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = call()
+        for shorter in (0, 60, 1):
+            self.lengths = np.maximum(np.array(FEW_KEYS, np.int32) - shorter, 0)
+            lengths.copy_(self.put(self.lengths))
+            graph.replay()
+            again = call()
+            self.assertTrue(torch.equal(out, again))
+
+
+if __name__ == "__main__":
+    unittest.main()
