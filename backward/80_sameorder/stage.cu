@@ -28,6 +28,7 @@ uint64_t workspace_bytes(const ladder::Shape& shape) {
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest.accepts = {.features = ladder::CAUSAL, .formula = "backward"};
+  rest.accepts.q = rest.accepts.kv = rest.accepts.o = ladder::element_of<typename C::T>;
   rest.workspace_bytes = workspace_bytes;
   rest.same_bits = true;
   rest.recorded = true;
@@ -52,7 +53,7 @@ const ladder::Registration registration({
     .max_sm = 90,
     .needs = "wgmma, setmaxnreg, stmatrix, TMA, cp.reduce.async.bulk, red.release, mbarrier, 193 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 168, .spill_bytes = 0}},
-    .variants = {variant<Config<64, 128, 8, 2>>()},
+    .variants = {variant<Config<f16, 64, 128, 8, 2>>(), variant<Config<bf16, 64, 128, 8, 2>>({.label = "bf16"})},
 });
 
 }  // namespace

@@ -4,7 +4,7 @@
 // Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16;
 //          dQ 32).
 //          Needs d = 128, n % BC == 0, sm_90a.
-// Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16.   LSE: [batch * heads, n] f32.
+// Shapes:  Q, K, V, O, dO, dQ, dK, dV: [batch * heads, n, d] f16 or bf16.   LSE: [batch * heads, n] f32.
 //          In the workspace, for each head: the sum of dQ, n * d f32 as lanes hold them, and -LSE and -D by tiles,
 //          [n / BR, 2, BR] f32;
 //          behind all heads for each the turns, [n / BR, 2] u32, and how many numbers have been drawn.
@@ -18,8 +18,8 @@ using namespace backward::heads;
 
 constexpr int ADDERS = 3;  // warps of the four that copy and add
 
-template <int BR, int BC, int WARPS, int STAGES>
-struct Config : Walk<f16, HEAD_DIM, BR, BC, WARPS, STAGES, 0, ADDERS, 4> {  // 4 B more: its number
+template <class T, int BR, int BC, int WARPS, int STAGES>
+struct Config : Walk<T, HEAD_DIM, BR, BC, WARPS, STAGES, 0, ADDERS, 4> {  // 4 B more: its number
   using Head = int;
   static constexpr bool BEGUN = true;  // S and dP begin with -LSE and -D
 };
@@ -52,6 +52,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     gradients(GradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
               const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map,
               const __grid_constant__ TensorMap dK_map, const __grid_constant__ TensorMap dV_map) {
+  using T = typename C::T;
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
   constexpr int QUERY_SLICES = BR / 16;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
@@ -131,9 +132,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       begin_with(dP_frag[2 * query_slice], dP_frag[2 * query_slice + 1], ld_shared_v4(four + BR * 4));
     }
     wgmma_fence(S_frag, dP_frag);
-    issue_scores<f16, HEAD_DIM, BC, BR>(S_frag, K_rows, Q_here);
+    issue_scores<T, HEAD_DIM, BC, BR>(S_frag, K_rows, Q_here);
     wgmma_commit();
-    issue_scores<f16, HEAD_DIM, BC, BR>(dP_frag, V_rows, dO_here);
+    issue_scores<T, HEAD_DIM, BC, BR>(dP_frag, V_rows, dO_here);
     wgmma_commit();
     if (tile > 0) hand_over_dQ(tile - 1);  // of the tile before
     wgmma_wait<1>(S_frag);                 // safe to read S: its products are done, those of dP may go on
@@ -142,14 +143,14 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 
     // SOFTMAX
     uint32_t P_frag[QUERY_SLICES][4], dS_frag[QUERY_SLICES][4];
-    weigh<f16>(S_frag, P_frag, scale_log2);
+    weigh<T>(S_frag, P_frag, scale_log2);
 
     // PV  dV += P^T dO
     wgmma_fence(dV_frag, P_frag);
-    issue_PV<f16>(dV_frag, P_frag, dO_here, tile > 0);
+    issue_PV<T>(dV_frag, P_frag, dO_here, tile > 0);
     wgmma_commit();
     wgmma_wait<1>(dP_frag);  // safe to read dP: its products are done, those of dV may go on
-    multiply<f16>(dS_frag, S_frag, dP_frag);
+    multiply<T>(dS_frag, S_frag, dP_frag);
 
     // PV  dS goes to shared memory, queries as rows.
     store_transposed<BR>(smem.dS + buffer, dS_frag);
@@ -159,12 +160,12 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     // PV  dQ[BR queries x 64 columns] = dS K, of all keys of the block.
     float dQ_frag[PANEL_COLS / 8][4];
     wgmma_fence(dQ_frag);
-    issue_dQ<f16, BC, BR>(dQ_frag, dS_tiles, buffer, K_panel);
+    issue_dQ<T, BC, BR>(dQ_frag, dS_tiles, buffer, K_panel);
     wgmma_commit();
 
     // PV  dK += dS^T Q, under which dQ leaves
     wgmma_fence(dK_frag, dS_frag);
-    issue_PV<f16>(dK_frag, dS_frag, Q_here, tile > 0);
+    issue_PV<T>(dK_frag, dS_frag, Q_here, tile > 0);
     wgmma_commit();
     wgmma_wait<1>(dV_frag, P_frag, dQ_frag);  // safe to read dQ: its products are done, those of dK may go on
     mbarrier_wait_parity(full_dQ + ADDERS * 8, (tile % 2) ^ 1);  // safe to overwrite: the dQ before has been read
@@ -190,6 +191,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 // LAUNCH  D and zeros first, dQ last. The pointers of `p` belong to the device; n is a multiple of BC.
 template <class C>
 void run(Device& device, const GradientParams& p) {
+  using T = typename C::T;
   const dim3 rows_grid(p.n_q / C::BR, p.batch_heads);
   // Numbers go to heads first, then to keys: under a mask the longest walks begin first, and those that begin at the
   // same time are of as many heads as possible, for within a head they wait for each other. Of so many at a time that
@@ -197,9 +199,9 @@ void run(Device& device, const GradientParams& p) {
   const int together = heads_together(p, true);
   launch(device, deltas<C>, rows_grid, dim3(ROW_THREADS), 0, p);
   launch(device, gradients<C>, dim3(together, p.n_k / C::BC, p.batch_heads / together), dim3(C::THREADS), C::SMEM_BYTES,
-         p, tile_map(device, p, p.Q, p.n_q, C::BR), tile_map(device, p, p.K, p.n_k, C::BC),
-         tile_map(device, p, p.V, p.n_k, C::BC), tile_map(device, p, p.dO, p.n_q, C::BR),
-         tile_map(device, p, p.dK, p.n_k, 16), tile_map(device, p, p.dV, p.n_k, 16));
+         p, tile_map<T>(device, p, p.Q, p.n_q, C::BR), tile_map<T>(device, p, p.K, p.n_k, C::BC),
+         tile_map<T>(device, p, p.V, p.n_k, C::BC), tile_map<T>(device, p, p.dO, p.n_q, C::BR),
+         tile_map<T>(device, p, p.dK, p.n_k, 16), tile_map<T>(device, p, p.dV, p.n_k, 16));
   launch(device, query_gradients<C>, rows_grid, dim3(ROW_THREADS), 0, p);
 }
 

@@ -6,9 +6,10 @@
 // keys, lane_row 0 and 1. Tiles of shared memory lie as panels of 64 columns, one after the other, whose rows of 128 B
 // are swizzled as the copy engine does.
 //
-// A rung says `using namespace backward::heads` (f16, one length, heads one behind the other: 65 to 81) or
-// `backward::models` (backward_models.cuh: 76, 82 to 86). What it spells out itself stands in its own namespace, where
-// it is found first. On the emulator every word takes along the line of the kernel that says it, for its reports.
+// A rung says `using namespace backward::heads` (one length, heads one behind the other: 65 to 81) or
+// `backward::models` (backward_models.cuh: 76, 82 and all behind). What it spells out itself stands in its own
+// namespace, where it is found first. On the emulator every word takes along the line of the kernel that says it, for
+// its reports.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -37,8 +38,9 @@ struct Walk {
   static constexpr int MORE_BARRIERS = MORE_BARRIERS_;  // at which each warp arrives, from 86_later on
   static constexpr int ADDERS = ADDERS_;  // threads that take turns at adding to a half of dQ, from 81_relay on
   static constexpr int HEAD_DIM = D, BR = BR_, BC = BC_, WARPS = WARPS_, STAGES = STAGES_, THREADS = WARPS * 32 + 128;
-  using Head = uint32_t;                // what numbers heads
-  static constexpr bool BEGUN = false;  // do S and dP begin with -LSE and -D?
+  using Head = uint32_t;                  // what numbers heads
+  static constexpr bool BEGUN = false;    // do S and dP begin with -LSE and -D?
+  static constexpr bool IN_TURN = false;  // do blocks of keys that begin together wait for each other, from 87 on?
   static constexpr int PANELS = D / PANEL_COLS, COLUMN_TILES = D / 8, D_SLICES = D / 16;
   static constexpr int QUERY_SLICES = BR / 16, KEY_SLICES = BC / 16;
   static constexpr uint32_t ROW_BYTES = D * 2, K_BYTES = BC * ROW_BYTES, Q_BYTES = BR * ROW_BYTES;
@@ -321,7 +323,8 @@ __device__ __forceinline__ void load_lanes(uint32_t (&pairs)[2][4], const float*
   }
 }
 
-// f16, all sequences of one length, a multiple of a block's keys, and heads one behind the other: 65 to 81.
+// All sequences of one length, a multiple of a block's keys, and heads one behind the other: 65 to 81. f16; where a
+// rung takes bf16, too, GradientParams points to that.
 namespace heads {
 
 using namespace backward;
@@ -360,7 +363,7 @@ __device__ __forceinline__ void prepare_tile(const GradientParams& p LADDER_SITE
   for (int tile_row = threadIdx.x / 8; tile_row < C::BR; tile_row += ROW_THREADS / 8) {
     const int row = blockIdx.x * C::BR + tile_row;
     const size_t query = size_t(blockIdx.y) * p.n_q + row;
-    const float D = row_dot<HEAD_DIM, HEAD_DIM>(p.O, p.dO, query LADDER_SITE);
+    const float D = row_dot<HEAD_DIM, HEAD_DIM, typename C::T>(p.O, p.dO, query LADDER_SITE);
     if (threadIdx.x % 8 == 0) {
       float* const tile_rows = rows_of<typename C::Head>(p, blockIdx.y) + blockIdx.x * 2 * C::BR;
       const int at = C::BEGUN ? in_lane_order(tile_row) : tile_row;
@@ -384,14 +387,15 @@ __global__ void __launch_bounds__(ROW_THREADS) deltas(GradientParams p) {
 // Grid (queries / BR, batch * heads).
 template <class C>
 __global__ void __launch_bounds__(ROW_THREADS) query_gradients(GradientParams p) {
-  f16* const tile_rows = p.dQ + (size_t(blockIdx.y) * p.n_q + blockIdx.x * C::BR) * HEAD_DIM;
+  using T = typename C::T;
+  T* const tile_rows = reinterpret_cast<T*>(p.dQ) + (size_t(blockIdx.y) * p.n_q + blockIdx.x * C::BR) * HEAD_DIM;
   for (int i = threadIdx.x; i < C::BR * ROW_CHUNKS / 2; i += ROW_THREADS) {
     const int column_tile = i % 8, four_lanes = i / 8 % 32, panel = i / 256;  // of a warpgroup: its 32 times four lanes
     uint32_t pairs[2][4];
-    load_lanes<f16>(pairs,
-                    dQ_sum_of<typename C::Head>(p, blockIdx.y) + size_t(blockIdx.x) * C::BR * HEAD_DIM +
-                        panel * C::BR * PANEL_COLS + column_tile * 512 + four_lanes * 16,
-                    p.softmax_scale);
+    load_lanes<T>(pairs,
+                  dQ_sum_of<typename C::Head>(p, blockIdx.y) + size_t(blockIdx.x) * C::BR * HEAD_DIM +
+                      panel * C::BR * PANEL_COLS + column_tile * 512 + four_lanes * 16,
+                  p.softmax_scale);
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       const int row = four_lanes / 8 * 16 + lane_row * 8 + four_lanes % 8;
       st_global_v4(tile_rows + row * HEAD_DIM + panel * PANEL_COLS + column_tile * 8,
@@ -464,10 +468,11 @@ inline int heads_together(const GradientParams& p, bool matters) {
 }
 
 // The map of a tensor, whose boxes have `rows` rows: [head][panel][row][column of the panel] (64_warpgroups).
-template <class Device>
+template <class T = f16, class Device>
 auto tile_map(Device& device, const GradientParams& p, const f16* tensor, int n, uint32_t rows,
               uint32_t panels = PANELS) {
-  return tensor_map_4d(device, tensor, {PANEL_COLS, uint32_t(n), PANELS, uint32_t(p.batch_heads)},
+  return tensor_map_4d(device, reinterpret_cast<const T*>(tensor),
+                       {PANEL_COLS, uint32_t(n), PANELS, uint32_t(p.batch_heads)},
                        {ROW_BYTES, PANEL_ROW_BYTES, uint64_t(n) * ROW_BYTES}, {PANEL_COLS, rows, panels, 1});
 }
 
