@@ -1,6 +1,7 @@
-// The parts of a gradient kernel as models ask for it: what 68_models, 73_lengths and 82_nearby spell out, and 76, 82,
-// 83 to 86 say. Sequences of one length or of several, windows, queries' heads that share one of keys, any strides,
-// heads of 64 or 128 columns. backward.cuh says how such a part is found, and has those of warps and tiles.
+// The parts of a gradient kernel as models ask for it: what 68_models, 73_lengths, 82_nearby and 87_inturn spell out,
+// and 76, 82 and all behind say. Sequences of one length or of several, windows, queries' heads that share one of keys,
+// any strides, heads of 64 or 128 columns. backward.cuh says how such a part is found, and has parts of warps and
+// tiles.
 #pragma once
 #include "common/words/backward.cuh"
 
@@ -22,7 +23,7 @@ __host__ __device__ __forceinline__ int tiles_of(int n) {
 }
 // Tiles of queries of all sequences, or of keys: where lengths are not known, as many as there may be (73_lengths).
 template <int ROWS>
-int all_tiles(const int* cu_seqlens, int batch, int n, int total) {
+__host__ __device__ __forceinline__ int all_tiles(const int* cu_seqlens, int batch, int n, int total) {
   return cu_seqlens != nullptr ? total / ROWS + batch : batch * tiles_of<ROWS>(n);
 }
 __device__ __forceinline__ int begin_of(const int* cu_seqlens, int sequence, int n LADDER_SITE_PARAMETER) {
@@ -58,6 +59,14 @@ __device__ __forceinline__ float* dQ_sum_of(const ModelGradientParams& p, int ti
 template <class C>
 __device__ __forceinline__ float* rows_of(const ModelGradientParams& p, int tile, int head) {
   return dQ_sum_of<C>(p, tile, head) + C::BR * C::HEAD_DIM;
+}
+// Behind all of that, where blocks add to dQ in turn (87_inturn), three numbers for each tile and head: which tile of
+// keys is the next one to add to each half of it; and at a sequence's first tile, how many have begun of the blocks
+// that take turns with that head.
+template <class C>
+__device__ __forceinline__ uint32_t* turns_of(const ModelGradientParams& p, int tile, int head) {
+  const int tiles = all_tiles<C::BR>(p.cu_seqlens_q, p.batch, p.n_q, p.total_q);
+  return reinterpret_cast<uint32_t*>(dQ_sum_of<C>(p, tiles, 0)) + (size_t(tile) * p.heads + head) * 3;
 }
 __device__ __forceinline__ int64_t offset_of(const ModelGradientParams::Strides& strides, int sequence, int head,
                                              int row) {
@@ -142,7 +151,8 @@ struct SeersNearby {
 
 // PLAN  The list: sequences with the longest walks first (73_lengths). A thread looks for a sequence's position among
 //       all. Under a mask the longest walks of several heads begin together, of so many that what they walk over, Q, dO
-//       and the sum of dQ of one head of queries each, 8 B an element, stays in the L2 cache.
+//       and the sum of dQ of one head of queries each, 8 B an element, stays in the L2 cache. Without one, too, where
+//       the blocks of a head wait for each other.
 template <class C, class Seers>
 __global__ void __launch_bounds__(ROW_THREADS) plan(ModelGradientParams p) {
   const auto length_of = [](const int* cu_seqlens, int s, int n) {
@@ -162,7 +172,7 @@ __global__ void __launch_bounds__(ROW_THREADS) plan(ModelGradientParams p) {
       if (of_other > walk || (of_other == walk && other < s))
         ++position, before += p.kv_heads * tiles_of<C::BC>(n_k_of(other));
     }
-    while (p.causal && (!Seers::HAVE_WINDOW || p.left < 0) && p.kv_heads % (2 * together) == 0 &&
+    while ((C::IN_TURN || p.causal) && (!Seers::HAVE_WINDOW || p.left < 0) && p.kv_heads % (2 * together) == 0 &&
            2 * together * size_t(n_q) * C::HEAD_DIM * 8 <= TOGETHER_BYTES)
       together *= 2;
     Sequence* const entry = list_of(p) + position;
@@ -191,28 +201,49 @@ struct QueryTile {
 // -LSE in units of Q K^T, -D[query] = -dot(dO[query], O[query]), and zeros for the sum of dQ
 // (73_lengths, with 74_initial's order). Queries past the end, and those that see no key, get -infinity and 0: all
 // their weights are 0, and so is dS.
-// Grid (tiles of queries, heads).
 template <class C>
-__global__ void __launch_bounds__(ROW_THREADS) deltas(ModelGradientParams p) {
+__device__ __forceinline__ void prepare_tile(const ModelGradientParams& p,
+                                             const QueryTile<C>& tile LADDER_SITE_PARAMETER) {
   using T = typename C::T;
   const int head = blockIdx.y;
-  const QueryTile<C> tile(p, blockIdx.x);
   if (tile.rows <= 0) return;
   float* const sum_of_dQ = dQ_sum_of<C>(p, blockIdx.x, head);
   for (int tile_row = threadIdx.x / 8; tile_row < C::BR; tile_row += ROW_THREADS / 8) {
     const int query = tile.row + min(tile_row, tile.rows - 1);
-    const float D =
-        row_dot<C::HEAD_DIM, 1, T, int64_t>(p.O, p.dO, offset_of(p.O_strides, tile.sequence, head, query), p.d);
+    const float D = row_dot<C::HEAD_DIM, 1, T, int64_t>(p.O, p.dO, offset_of(p.O_strides, tile.sequence, head, query),
+                                                        p.d LADDER_SITE);
     if (threadIdx.x % 8 == 0) {
       float* const at = rows_of<C>(p, blockIdx.x, head) + in_lane_order(tile_row);
-      const float LSE = ld_global_f32(p.LSE + offset_of(p.LSE_strides, tile.sequence, head, query));
+      const float LSE = ld_global_f32(p.LSE + offset_of(p.LSE_strides, tile.sequence, head, query) LADDER_SITE);
       const bool sees = tile_row < tile.rows && LSE != -INFINITY;
-      st_global_f32(at, sees ? -LSE / p.softmax_scale : -INFINITY);
-      st_global_f32(at + C::BR, sees ? -D : 0.0f);
+      st_global_f32(at, sees ? -LSE / p.softmax_scale : -INFINITY LADDER_SITE);
+      st_global_f32(at + C::BR, sees ? -D : 0.0f LADDER_SITE);
     }
     for (int column = threadIdx.x % 8 * 4; column < C::HEAD_DIM; column += 32)
-      st_global_v4(sum_of_dQ + tile_row * C::HEAD_DIM + column, {0, 0, 0, 0});
+      st_global_v4(sum_of_dQ + tile_row * C::HEAD_DIM + column, {0, 0, 0, 0} LADDER_SITE);
   }
+}
+// Grid (tiles of queries, heads).
+template <class C>
+__global__ void __launch_bounds__(ROW_THREADS) deltas(ModelGradientParams p) {
+  prepare_tile(p, QueryTile<C>(p, blockIdx.x));
+}
+
+// The same, and who adds to the tile first (87_inturn): of the tiles of keys that its queries see, the first. Each one
+// behind it adds, too, up to the last, so a turn passes from one to the next.
+// Grid (tiles of queries, heads).
+template <class C>
+__global__ void __launch_bounds__(ROW_THREADS) deltas_and_turns(ModelGradientParams p) {
+  const QueryTile<C> tile(p, blockIdx.x);
+  if (threadIdx.x < 3) {
+    const int query = (blockIdx.x - first_tile_of<C>(p, tile.sequence)) * C::BR, n_q = query + tile.rows;
+    const int k_begin = begin_of(p.cu_seqlens_k, tile.sequence, p.n_k),
+              k_end = begin_of(p.cu_seqlens_k, tile.sequence + 1, p.n_k);
+    const SeersNearby seers(p, n_q, k_end - k_begin);
+    const int first_key = max(query - seers.last_query(0), 0);
+    st_global_b32(turns_of<C>(p, blockIdx.x, blockIdx.y) + threadIdx.x, threadIdx.x < 2 ? first_key / C::BC : 0);
+  }
+  prepare_tile(p, tile);
 }
 
 // dQ, from the sum, when all blocks have added to it (73_lengths). Eight columns of a tile's rows r and r + 8 are 16
@@ -249,6 +280,7 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientPara
 template <class C>
 struct Keys {
   Sequence sequence;
+  int first_head;  // of those that take turns
   int first_key, kv_head;
 
   // Is there a block of this number? There may be fewer tiles of keys than were allowed for.
@@ -260,10 +292,14 @@ struct Keys {
                 int(second_half.x), int(second_half.y), int(second_half.z), int(second_half.w)};
     const int k_tiles = tiles_of<C::BC>(sequence.n_k), number = blockIdx.x - sequence.before;
     if (number >= k_tiles * p.kv_heads) return false;
-    const int in_group = number % (k_tiles * sequence.together);
-    first_key = in_group / sequence.together * C::BC;
-    kv_head = number / (k_tiles * sequence.together) * sequence.together + in_group % sequence.together;
+    first_head = number / (k_tiles * sequence.together) * sequence.together;
+    take(number % (k_tiles * sequence.together));
     return true;
+  }
+  // Of the tiles of keys of heads that take turns, those of lower keys first.
+  __device__ __forceinline__ void take(int number) {
+    first_key = number / sequence.together * C::BC;
+    kv_head = first_head + number % sequence.together;
   }
 };
 
@@ -280,8 +316,9 @@ __device__ __forceinline__ Box box_of(int row, int n, int begin, int head, int s
 }
 
 // LOAD  K and V once; then a tile of queries whenever a stage is empty: tiles from `first_tile` on and before
-//       `end_tile`, of one head of the group after the other (68_models, 73_lengths). One thread's.
-template <bool VARLEN, class C>
+//       `end_tile`, of one head of the group after the other (68_models, 73_lengths); or with LAST_FIRST from the last
+//       tile on, each of all heads of the group (87_inturn). One thread's.
+template <bool VARLEN, bool LAST_FIRST = false, class C>
 __device__ __forceinline__ void load(const ModelGradientParams& p, const Smem<C>& smem, const TensorMap& Q_map,
                                      const TensorMap& K_map, const TensorMap& V_map, const TensorMap& dO_map,
                                      const Keys<C>& keys, int group, int first_tile, int end_tile,
@@ -297,7 +334,7 @@ __device__ __forceinline__ void load(const ModelGradientParams& p, const Smem<C>
     cp_async_bulk_tensor_4d(smem.V + target, V_map, panel * PANEL_COLS, K_box.y, K_box.z, K_box.w,
                             smem.full_K LADDER_SITE);
   }
-  int head = keys.kv_head * group, q_tile = first_tile;
+  int head = keys.kv_head * group, q_tile = LAST_FIRST ? end_tile - 1 : first_tile;
 #pragma unroll 1  // unrolled, it would not fit into the registers of a thread that copies
   for (int tile = 0; tile < tiles; ++tile) {
     const uint32_t stage = tile % C::STAGES, full = smem.ring.full_of(tile);
@@ -311,7 +348,11 @@ __device__ __forceinline__ void load(const ModelGradientParams& p, const Smem<C>
     }
     cp_async_bulk(smem.rows + stage * C::ROWS_BYTES, rows_of<C>(p, sequence.first_tile + q_tile, head), C::ROWS_BYTES,
                   full LADDER_SITE);
-    if (++q_tile == end_tile) q_tile = first_tile, ++head;
+    if (LAST_FIRST) {
+      if (++head == (keys.kv_head + 1) * group) head -= group, --q_tile;
+    } else {
+      if (++q_tile == end_tile) q_tile = first_tile, ++head;
+    }
   }
 }
 // STORE  A warpgroup's half of dQ, in the order of its registers, here and there, whenever it has stored it
@@ -332,6 +373,28 @@ __device__ __forceinline__ void add_dQ(const ModelGradientParams& p, const Smem<
     cp_async_bulk_wait_read<0>(
         LADDER_SITE_ALONE);  // safe to overwrite dQ: it has been read. The kernel's end waits for the sums
     mbarrier_arrive(empty LADDER_SITE);
+  }
+}
+// STORE  The same in turn, from the last tile on and each of all heads of the group (87_inturn).
+template <class C>
+__device__ __forceinline__ void add_dQ_in_turn(const ModelGradientParams& p, const Smem<C>& smem, uint32_t half,
+                                               const Keys<C>& keys, int group, int end_tile,
+                                               int tiles LADDER_SITE_PARAMETER) {
+  const uint32_t full = smem.dQ_barriers + half * 16, empty = full + 8;
+  int head = keys.kv_head * group, q_tile = keys.sequence.first_tile + end_tile - 1;
+#pragma unroll 1  // as above
+  for (int tile = 0; tile < tiles; ++tile) {
+    uint32_t* const turns = turns_of<C>(p, q_tile, head) + half;
+    mbarrier_wait_parity(full, tile % 2 LADDER_SITE);                // safe to read dQ: its warps have stored it
+    ld_acquire_wait_u32(turns, keys.first_key / C::BC LADDER_SITE);  // safe to add: all before have
+    cp_reduce_async_bulk_add_f32(dQ_sum_of<C>(p, q_tile, head) + half * (C::dQ_BYTES / 4), smem.dQ + half * C::dQ_BYTES,
+                                 C::dQ_BYTES LADDER_SITE);
+    cp_async_bulk_commit(LADDER_SITE_ALONE);
+    cp_async_bulk_wait_read<0>(LADDER_SITE_ALONE);  // safe to overwrite dQ: it has been read
+    mbarrier_arrive(empty LADDER_SITE);
+    cp_async_bulk_wait<0>(LADDER_SITE_ALONE);   // safe to hand over: not only read, the sums are there
+    red_release_add_u32(turns, 1 LADDER_SITE);  // whoever sees this sees the sums, too
+    if (++head == (keys.kv_head + 1) * group) head -= group, --q_tile;
   }
 }
 // STORE  Where stage_gradients has put a warp's 16 rows of dV and dK, their lane 0 has them copied from

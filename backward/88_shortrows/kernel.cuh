@@ -1,0 +1,261 @@
+// 88_shortrows: 84's walk with 87's turns: of heads of up to 64 columns, too, two runs give the same bits.
+// Before:  in 84_meanwhile who comes first adds first, and sums of f32 in another order have other last bits.
+// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 179 KiB (K, V 16 each; Q, dO, LSE, D 6 x 16.5; dS 2 x 16;
+//          dQ 16).
+//          Needs d = 64, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90a.
+// Shapes:  Q, O, dO, dQ: [batch, heads, n_q, d] f16 or bf16; K, V, dK, dV: [batch, kv_heads, n_k, d] of that type, in
+//          any strides; a gradient lies as its tensor, dO as O.   LSE: [batch, heads, n_q] f32.
+//          Or [total_q, heads, d], [total_k, kv_heads, d], LSE [heads, total_q]; with cu_seqlens, [batch + 1] each.
+//          In the workspace the list, [batch] Sequences; behind it for each tile of BR queries and each head the sum of
+//          dQ, BR * d f32 as lanes hold them, and -LSE and -D, [2, BR] f32; behind all of these for each tile and head
+//          whose turn it is, [2] u32, and how many blocks have begun.
+#pragma once
+#include "common/gpu.cuh"
+#include "common/words/backward_models.cuh"
+
+namespace {
+
+using namespace backward::models;
+
+constexpr int HEAD_DIM = 64, ROW_BYTES = HEAD_DIM * 2, ROW_CHUNKS = ROW_BYTES / 16;
+constexpr int COLUMN_TILES = HEAD_DIM / 8, D_SLICES = HEAD_DIM / 16;
+
+template <class T, int BR, int BC, int WARPS, int STAGES>
+struct Config : Walk<T, HEAD_DIM, BR, BC, WARPS, STAGES, 1, 1, 4> {  // a barrier more: dS is there; 4 B: its number
+  static constexpr bool IN_TURN = true;
+  static_assert(BR == 64, "each warpgroup has 32 columns of dQ");
+};
+
+// The accumulators begin with a number of each query, from shared memory.
+template <int TILES>
+__device__ __forceinline__ void begin_tile(float (&frag)[TILES][4], uint32_t numbers) {
+#pragma unroll
+  for (int slice = 0; slice < TILES / 2; ++slice)
+    begin_with(frag[2 * slice], frag[2 * slice + 1],
+               ld_shared_v4(numbers + (slice * 16 + threadIdx.x % 32 % 4 * 4) * 4));
+}
+// S^T += K Q^T, or dP^T += V dO^T, of K and V in registers.
+template <class T, int TILES>
+__device__ __forceinline__ void issue_scores(float (&S)[TILES][4], const uint32_t (&K)[D_SLICES][4], uint64_t Q) {
+#pragma unroll
+  for (int slice = 0; slice < D_SLICES; ++slice) multiply_rs<T>(S, K[slice], wgmma_advance(Q, slice * 32), true);
+}
+
+// dK and dV of BC keys, over all tiles of queries of all heads of their group, and what these keys add to dQ.
+// Grid (tiles of keys * kv_heads).
+template <class C, bool VARLEN>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    gradients(ModelGradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
+              const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map,
+              const __grid_constant__ TensorMap dK_map, const __grid_constant__ TensorMap dV_map) {
+  using T = typename C::T;
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
+  constexpr int QUERY_SLICES = BR / 16;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
+
+  Keys<C> keys;
+  if (!keys.find(p)) return;
+
+  const Smem<C> smem;
+  const uint32_t smem_number = smem.full_K + C::BARRIERS * 8, full_dS = smem.more_barriers;
+  const int group = p.heads / p.kv_heads;
+  smem.name();
+  smem_name(smem_number, 4, "number");
+  if (threadIdx.x == 0) {
+    uint32_t* const begun = turns_of<C>(p, keys.sequence.first_tile, keys.first_head * group) + 2;
+    st_shared_b32(smem_number, atom_global_add_u32(begun, 1));
+    smem.init();
+  }
+  __syncthreads();  // safe to use the barriers, and to read the number
+  keys.take(ld_shared_b32(smem_number));
+
+  // Queries before these tiles, and behind them, see none of the block's keys. There may be no tile at all.
+  const SeersNearby seers(p, keys.sequence.n_q, keys.sequence.n_k);
+  const int first_tile = seers.first_tile<C>(keys.first_key), end_tile = seers.end_tile<C>(keys.first_key);
+  const int tiles = group * (end_tile - first_tile);
+
+  // LOAD  K and V once; then a tile of queries whenever a stage is empty, the last one first, and of all heads.
+  if (warp >= WARPS) {
+    setmaxnreg_dec<PRODUCER_REGISTERS>();
+    if (threadIdx.x == WARPS * 32)
+      load<VARLEN, true>(p, smem, Q_map, K_map, V_map, dO_map, keys, group, first_tile, end_tile, tiles);
+    // STORE  dQ of a tile whenever a warpgroup has stored its half, 8 KiB, and the block's turn has come.
+    if (const uint32_t half = warp - WARPS - 1; half < 2 && lane == 0)
+      add_dQ_in_turn(p, smem, half, keys, group, end_tile, tiles);
+    return;
+  }
+  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
+
+  // Descriptors. Rows of Q and dO are columns of S^T and dP^T (K-major), and the k dimension of dK and dV (MN-major).
+  // Rows of K are the k dimension of dQ, of which a warpgroup has 32 columns.
+  const uint64_t K_half = wgmma_descriptor(smem.K + warpgroup * 64), Q_tiles = wgmma_descriptor(smem.Q),
+                 dO_tiles = wgmma_descriptor(smem.dO), dS_tiles = wgmma_descriptor(smem.dS);
+  const float scale_log2 = p.softmax_scale * LOG2E;  // exp(s * softmax_scale) = 2^(s * scale_log2)
+  const uint32_t full_dQ = smem.dQ_barriers + warpgroup * 16,
+                 lane_dQ = smem.dQ + warpgroup * C::dQ_BYTES + threadIdx.x % 128 * 16;
+  float dK_frag[COLUMN_TILES][4] = {}, dV_frag[COLUMN_TILES][4] = {};  // 0 is right where there are no queries
+  float S_frag[BR / 8][4];
+  // K and V are A of S and dP, and stay in registers: each instruction reads 2 KiB of shared memory instead of 4.
+  uint32_t K_frag[D_SLICES][4], V_frag[D_SLICES][4], dS_frag[QUERY_SLICES][4];
+  mbarrier_wait_parity(smem.full_K, 0);  // safe to read K and V: they have landed
+#pragma unroll
+  for (int d_slice = 0; d_slice < D_SLICES; ++d_slice) {
+    const uint32_t place = (warp * 16 + lane % 16) * ROW_BYTES + ((d_slice * 2 + lane / 16) ^ (lane % 8)) * 16;
+    ldmatrix_x4(K_frag[d_slice], smem.K + place);
+    ldmatrix_x4(V_frag[d_slice], smem.V + place);
+  }
+
+  // Of a tile, during the next one: dQ[64 queries x 32 columns] = dS K, of all keys of the block.
+  const auto start_dQ = [&](int tile, float(&dQ_frag)[COLUMN_TILES / 2][4]) {
+    mbarrier_wait_parity(full_dS, tile % 2);  // safe to read dS, the other warpgroup's too
+    wgmma_fence(dQ_frag);
+    issue_dQ<T, BC, BR>(dQ_frag, dS_tiles, tile % 2 * C::dS_BYTES, K_half);
+    wgmma_commit();
+  };
+  const auto start_dK = [&](int tile) {  // dK += dS^T Q
+    wgmma_fence(dK_frag, dS_frag);
+#pragma unroll
+    for (int query_slice = 0; query_slice < QUERY_SLICES; ++query_slice)
+      multiply_rs<T, true>(dK_frag, dS_frag[query_slice],
+                           wgmma_advance(Q_tiles, tile % STAGES * C::Q_BYTES + query_slice * 16 * ROW_BYTES), true);
+    wgmma_commit();
+  };
+  const auto store_dQ = [&](int tile, const float(&dQ_frag)[COLUMN_TILES / 2][4]) {
+    mbarrier_wait_parity(full_dQ + 8, (tile % 2) ^ 1);  // safe to overwrite: the dQ before has been read
+    store_lanes(lane_dQ, dQ_frag);
+  };
+  const auto weigh = [&](int from, int to) {  // P of some of the tile's eights of queries
+#pragma unroll
+    for (int query_tile = from; query_tile < to; ++query_tile) {
+      for (int i = 0; i < 4; ++i) S_frag[query_tile][i] = ex2_approx(S_frag[query_tile][i] * scale_log2);
+    }
+  };
+
+  const auto step = [&](int tile, int q_tile, bool is_first) {
+    const uint32_t stage = tile % STAGES, rows = smem.rows + stage * C::ROWS_BYTES, buffer = tile % 2 * C::dS_BYTES;
+    const uint64_t Q_here = wgmma_advance(Q_tiles, stage * C::Q_BYTES),
+                   dO_here = wgmma_advance(dO_tiles, stage * C::Q_BYTES);
+
+    // QK  S^T[64 keys x BR queries] = K Q^T - LSE
+    smem.ring.wait_full(tile);
+    begin_tile(S_frag, rows);
+    wgmma_fence(S_frag, K_frag);
+    issue_scores<T>(S_frag, K_frag, Q_here);
+    wgmma_commit();
+    // SOFTMAX  beside dQ and dK of the tile before, and beside dP: the tensor cores have no pause.
+    float dP_frag[BR / 8][4];
+    if (is_first) {
+      begin_tile(dP_frag, rows + BR * 4);
+      wgmma_wait<0>(S_frag);  // safe to read S
+      seers.hide<C>(S_frag, keys.first_key, q_tile * BR);
+    } else {
+      float dQ_frag[COLUMN_TILES / 2][4];
+      start_dQ(tile - 1, dQ_frag);
+      start_dK(tile - 1);
+      wgmma_wait<2>(S_frag);  // safe to read S: its products are done, those of dQ and dK may go on
+      seers.hide<C>(S_frag, keys.first_key, q_tile * BR);
+      weigh(0, 1);
+      wgmma_wait<1>(dQ_frag);  // safe to read dQ
+      store_dQ(tile - 1, dQ_frag);
+      weigh(1, 5);
+      begin_tile(dP_frag, rows + BR * 4);
+      hand_over(full_dQ);
+      wgmma_wait<0>(dK_frag, dS_frag);  // safe to overwrite the stage: dK and dV have read Q and dO
+      if (threadIdx.x % 128 == 0) mbarrier_arrive(smem.ring.empty_of(tile - 1));
+    }
+    // QK  dP^T = V dO^T - D
+    wgmma_fence(dP_frag, V_frag);
+    issue_scores<T>(dP_frag, V_frag, dO_here);
+    wgmma_commit();
+    weigh(is_first ? 0 : 5, BR / 8);
+
+    uint32_t P_frag[QUERY_SLICES][4];
+    pack_weights<T>(P_frag, S_frag);
+
+    // PV  dV += P^T dO
+    wgmma_fence(dV_frag, P_frag);
+    issue_PV<T>(dV_frag, P_frag, dO_here);
+    wgmma_commit();
+    wgmma_wait<1>(dP_frag);  // safe to read dP: its products are done, those of dV may go on
+    multiply<T>(dS_frag, S_frag, dP_frag);
+
+    // PV  dS goes to shared memory, queries as rows. What lay there the other warpgroup has read: it made
+    //     that dQ before it handed over the dS that this one has waited for.
+    store_transposed<BR>(smem.dS + buffer, dS_frag);
+    hand_over(full_dS);
+    wgmma_wait<0>(dV_frag, P_frag);  // for ptxas: where a loop comes around nothing may be in flight
+  };
+
+  if (tiles > 0) {
+    int q_tile = end_tile - 1, heads = 0;
+    step(0, q_tile, true);
+    for (int tile = 1; tile < tiles; ++tile) {
+      if (++heads == group) heads = 0, --q_tile;
+      step(tile, q_tile, false);
+    }
+    float dQ_frag[COLUMN_TILES / 2][4];
+    start_dQ(tiles - 1, dQ_frag);
+    start_dK(tiles - 1);
+    wgmma_wait<0>(dQ_frag, dK_frag, dS_frag);  // safe to read all of them
+    store_dQ(tiles - 1, dQ_frag);
+    hand_over(full_dQ);
+  }
+
+  seers.clear_unseen<C>(dK_frag, dV_frag, keys.first_key);
+
+  // STORE  Each warp has 16 rows of dK and dV, and puts them where K and V were.
+  stage_gradients(p, smem, dV_frag, dK_frag);
+  copy_gradients<VARLEN>(smem, dV_map, dK_map, keys);
+}
+
+// dQ, from the sum, when all blocks have added to it. Eight columns of a tile's rows r and r + 8 are 16 numbers of four
+// lanes, side by side: a thread has these, and eight threads have 64 columns.   Grid (tiles of queries, heads).
+template <class C>
+__global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientParams p) {
+  using T = typename C::T;
+  const int head = blockIdx.y;
+  const QueryTile<C> tile(p, blockIdx.x);
+  if (tile.rows <= 0) return;  // a tile that no sequence has
+  for (int i = threadIdx.x; i < C::BR * ROW_CHUNKS / 2; i += ROW_THREADS) {
+    const int column_tile = i % 4, four_lanes = i / 4 % 32, half = i / 128;  // of a warpgroup: its 32 times four lanes
+    const int column = half * 32 + column_tile * 8;
+    if (column >= p.d) continue;
+    const float* const from =
+        dQ_sum_of<C>(p, blockIdx.x, head) + half * (C::dQ_BYTES / 4) + column_tile * 512 + four_lanes * 16;
+    uint32_t pairs[2][4];  // [lane_row]
+    load_lanes<T>(pairs, from, p.softmax_scale);
+    for (int lane_row = 0; lane_row < 2; ++lane_row) {
+      const int row = four_lanes / 8 * 16 + lane_row * 8 + four_lanes % 8, query = tile.row + row;
+      if (row >= tile.rows) continue;
+      const float LSE = ld_global_f32(p.LSE + offset_of(p.LSE_strides, tile.sequence, head, query));
+      const uint32_t(&four)[4] = pairs[lane_row];  // without any key the sum is 0 times K, which may be NaN
+      st_global_v4(static_cast<T*>(p.dQ) + offset_of(p.Q_strides, tile.sequence, head, query) + column,
+                   LSE == -INFINITY ? uint4{0, 0, 0, 0} : uint4{four[0], four[1], four[2], four[3]});
+    }
+  }
+}
+
+// LAUNCH  The list, D and zeros first, dQ last. The pointers of `p` belong to the device and are multiples of 16 B, as
+//         are strides.
+template <class C, bool VARLEN>
+void start(Device& device, const ModelGradientParams& p) {
+  const auto map = [&](const void* tensor, const ModelGradientParams::Strides& strides, int heads, int n,
+                       uint32_t rows) { return tile_map<C, VARLEN>(device, p, tensor, strides, heads, n, rows); };
+  const dim3 rows_grid(all_tiles<C::BR>(p.cu_seqlens_q, p.batch, p.n_q, p.total_q), p.heads);
+  launch(device, plan<C, SeersNearby>, dim3(1), dim3(ROW_THREADS), 0, p);
+  launch(device, deltas_and_turns<C>, rows_grid, dim3(ROW_THREADS), 0, p);
+  if (p.total_k > 0)
+    launch(device, gradients<C, VARLEN>, dim3(all_tiles<C::BC>(p.cu_seqlens_k, p.batch, p.n_k, p.total_k) * p.kv_heads),
+           dim3(C::THREADS), C::SMEM_BYTES, p, map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR),
+           map(p.K, p.K_strides, p.kv_heads, p.n_k, C::BC), map(p.V, p.V_strides, p.kv_heads, p.n_k, C::BC),
+           map(p.dO, p.O_strides, p.heads, p.n_q, C::BR), map(p.dK, p.K_strides, p.kv_heads, p.n_k, 16),
+           map(p.dV, p.V_strides, p.kv_heads, p.n_k, 16));
+  launch(device, query_gradients<C>, rows_grid, dim3(ROW_THREADS), 0, p);
+}
+
+template <class C>
+void run(Device& device, const ModelGradientParams& p) {
+  p.cu_seqlens_q != nullptr ? start<C, true>(device, p) : start<C, false>(device, p);
+}
+
+}  // namespace
