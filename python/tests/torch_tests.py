@@ -332,18 +332,32 @@ class Gradients(unittest.TestCase):
 
     def test_the_same_bits_in_each_run(self):
         self.addCleanup(torch.use_deterministic_algorithms, False)
-        for options in ({}, {"causal": True}):
-            inputs = tensors(1, 512, 2)
-            weights = torch.randn(inputs[0].shape, generator=torch.Generator().manual_seed(1)).half()
-            attend = functools.partial(flash_ladder.flash_attn_func, **options)
-            first, *others = (self.of(functools.partial(attend, deterministic=True), inputs, weights) for _ in range(3))  # blocks begin in another order
-            torch.use_deterministic_algorithms(True)
-            others.append(self.of(attend, inputs, weights))
-            torch.use_deterministic_algorithms(False)
-            for other in others:
-                self.assertTrue(all(map(torch.equal, first, other)))
-            for found, wanted in zip(first, self.of(attend, inputs, weights)):
-                self.assertLess((found - wanted).abs().max(), 2**-9 * wanted.abs().max())
+        problems = ((512, 512, 2, 128, {}), (450, 500, 4, 128, {"causal": True}), (70, 450, 6, 80, {}), (400, 600, 4, 128, {"causal": True, "window": (330, 0)}),
+                    (450, 450, 4, 64, {"causal": True}), (300, 520, 2, 40, {"window": (190, 200)}))  # fmt: skip
+        for (n, n_k, heads, d, options), dtype in zip(problems, itertools.cycle((torch.bfloat16, torch.float16))):
+            generator = torch.Generator().manual_seed(0)
+            q, k, v = (torch.randn(2, rows, of, d, generator=generator).to(dtype) for rows, of in ((n, heads), (n_k, 2), (n_k, 2)))
+            weights = torch.randn(q.shape, generator=generator).to(dtype)
+
+            def plain(q, k, v):
+                return eager(q, *(each.repeat_interleave(heads // 2, 2) for each in (k, v)), **options)
+
+            def attend(q, k, v, **more):
+                return flash_ladder.flash_attn_func(q, k, v, causal="causal" in options, window_size=options.get("window", (-1, -1)), **more)
+
+            with self.subTest(n=n, n_k=n_k, heads=heads, d=d, dtype=dtype, **options):
+                in_turn = functools.partial(attend, deterministic=True)
+                first, *others = (self.of(in_turn, (q, k, v), weights) for _ in range(3))  # blocks begin in another order
+                torch.use_deterministic_algorithms(True)
+                others.append(self.of(attend, (q, k, v), weights))
+                torch.use_deterministic_algorithms(False)
+                for other in others:
+                    self.assertTrue(all(map(torch.equal, first, other)))
+                alone = self.of(in_turn, (each[1:] for each in (q, k, v)), weights[1:])  # and not beside the other sequence
+                self.assertTrue(all(map(torch.equal, (each[1:] for each in first), alone)))
+                right, usual = self.of(plain, (q, k, v), weights, torch.float64), self.of(plain, (q, k, v), weights)
+                for found, by_eager, wanted in zip(first, usual, right):
+                    self.assertLess((found - wanted).abs().max(), 2 * (by_eager - wanted).abs().max() + 2**-8 * wanted.abs().max())
 
     def test_who_cannot_have_them_is_told_at_once(self):
         q, k, v = (each.requires_grad_() for each in tensors(1, 64, 2))
@@ -353,7 +367,7 @@ class Gradients(unittest.TestCase):
                                 ((q, k, v), {"alibi_slopes": of_heads}), ((q, k, v), {"sink": of_heads}),
                                 ((q, k[:, :, :1], v[:, :, :1]), {"softcap": 5.0}), (alone, {"sink": of_heads.clone().requires_grad_()}),
                                 ([each.float() for each in (q, k, v)], {}),
-                                ([each.bfloat16() for each in (q, k, v)], {"deterministic": True})):  # fmt: skip
+                                ([each.bfloat16().repeat(1, 1, 1, 2) for each in (q, k, v)], {"deterministic": True})):  # fmt: skip
             with self.subTest(**options), self.assertRaisesRegex(NotImplementedError, "gradients"):
                 flash_ladder.attention(*inputs, **options)
         out, _ = torch.ops.flash_ladder.attention(q, k, v)
@@ -493,6 +507,23 @@ class Varlen(unittest.TestCase):
                 for each in of_all:
                     error, usual_error, largest = map(max, zip(*each)) if each else (0, 0, 1)
                     self.assertLess(error, 2 * usual_error + 2**-8 * largest)
+
+    def test_gradients_have_the_same_bits_in_each_run_and_in_any_company(self):
+        for d, n_q, n_k, options in ((128, [450, 0, 30, 500], [500, 64, 400, 500], {"causal": True}), (128, [300, 450], [450, 430], {"window_size": (200, 150)}),
+                                     (64, [450, 90], [500, 420], {"causal": True})):  # fmt: skip
+            with self.subTest(d=d, n_q=n_q, **options):
+                options["deterministic"] = True
+                q, k, v, *lengths = packed(n_q, n_k, d=d)
+                weights = torch.randn(q.shape, generator=torch.Generator().manual_seed(1)).bfloat16()
+                first, *others = (self.gradients(q, k, v, *lengths, weights=weights, **options) for _ in range(3))
+                for other in others:
+                    self.assertTrue(all(map(torch.equal, first, other)))
+                places = [list(zip(ends.tolist(), ends[1:].tolist())) for ends in lengths[:2]]
+                for of_q, of_k in zip(*([slice(*each) for each in of] for of in places)):
+                    own = (torch.tensor([0, of.stop - of.start], dtype=torch.int32) for of in (of_q, of_k))
+                    alone = self.gradients(q[of_q], k[of_k], v[of_k], *own, *lengths[2:], weights=weights[of_q], **options)
+                    for found, wanted in zip((first[0][of_q], first[1][of_k], first[2][of_k]), alone):
+                        self.assertTrue(torch.equal(found, wanted))
 
     def test_gradients_do_not_see_the_neighbours(self):
         q, k, v, *lengths = packed([70, 30, 90], [70, 30, 90])
