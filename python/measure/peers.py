@@ -104,6 +104,9 @@ def problems() -> list[Problem]:
         found.append(back._replace(d=256, heads=8, kv_heads=8, causal=True))
         found.append(back._replace(batch=1, n_q=16384, n_k=16384, causal=True, window=1024))
         found.append(back._replace(heads=32, kv_heads=8, lengths=ten, causal=True))
+        in_turn = back._replace(deterministic=True)
+        found += [in_turn._replace(d=64), in_turn._replace(heads=32, kv_heads=8, causal=True), in_turn._replace(heads=32, kv_heads=8, lengths=ten, causal=True),
+                  in_turn._replace(batch=1, n_q=16384, n_k=16384, causal=True, window=1024)]  # fmt: skip
         for batch, n_k, kv_heads in ((1, 8192, 8), (8, 8192, 8), (64, 8192, 8), (1, 65536, 8), (8, 8192, 1)):
             found.append(of_type._replace(batch=batch, heads=32, kv_heads=kv_heads, n_q=1, n_k=n_k, causal=True))
     return found
