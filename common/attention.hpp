@@ -71,6 +71,12 @@ struct ScoreParams : ModelParams {
   const float *alibi_slopes, *sinks;  // [heads]; null where there are none
 };
 
+// And with an interval of keys for each query, of any two numbers: of the keys that it sees otherwise, those from `first`
+// on and before `end`. None, if there are none.
+struct IntervalParams : ScoreParams {
+  const int *first, *end;  // [batch, n_q], contiguous; null where a query sees all of them
+};
+
 // The way back (backward/): dO is given, how much the loss changes with each number of O, and dQ, dK and dV are wanted.
 // O and LSE are what the forward pass has left; LSE is -infinity for a query that sees no key.
 struct GradientParams {

@@ -182,6 +182,12 @@ void convert(const Arguments& arguments, ScoreParams& params) {
   params.sinks = static_cast<const float*>(arguments.at("sinks"));
 }
 
+void convert(const Arguments& arguments, IntervalParams& params) {
+  convert(arguments, static_cast<ScoreParams&>(params));
+  params.first = static_cast<const int*>(arguments.at("first"));
+  params.end = static_cast<const int*>(arguments.at("end"));
+}
+
 void convert(const Arguments& arguments, GradientParams& params) {
   const Spec& spec = arguments.spec;
   params = {.Q = static_cast<const f16*>(arguments.at("Q")),

@@ -53,6 +53,23 @@ struct Lengths {
   bool operator==(const Lengths&) const = default;
 };
 
+// An interval of keys for each query, besides mask and window: of the document that its own key is in, drawn, or as it is listed.
+struct Intervals {
+  static constexpr int MOST = 32;
+  struct Rows {
+    int count, first, end;  // so many queries see the keys from `first` on, before `end`
+    bool operator==(const Rows&) const = default;
+  };
+  int documents = 0, seed = 1;  // the keys of a sequence are cut into so many, at places that the seed draws
+  int scattered = 0;            // the seed of intervals that are drawn: some are empty, some lie outside
+  int listed = 0;  // queries one behind the other, of all sequences; the last ones are also those behind them
+  Rows rows[MOST] = {};
+  int prefix = -1;  // of each interval so many keys are seen by all, and behind them those up to a query's own; -1: all
+
+  explicit operator bool() const { return documents > 0 || scattered > 0 || listed > 0 || prefix >= 0; }
+  bool operator==(const Intervals&) const = default;
+};
+
 // What is asked: one problem, as a value.
 struct Spec {
   Word formula = "forward";
@@ -75,6 +92,7 @@ struct Spec {
   // Not 0: K and V are a cache, which has room for n_k keys of each sequence, who uses lens_k of them. It lies in pages of so many, which
   // a table finds; or -1, a sequence's in one piece.
   int page = 0;
+  Intervals intervals = {};
 
   int keys() const { return n_k >= 0 ? n_k : n; }
   int key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
@@ -104,8 +122,9 @@ enum Feature : uint32_t {
   SINK = 128,
   STRIDES = 256,
   VARLEN = 512,
-  CACHE = 2048,
-  PAGES = 4096,
+  CACHE = 1024,
+  PAGES = 2048,
+  INTERVALS = 4096,
 };
 
 // What a variant takes of all that.
@@ -169,6 +188,7 @@ void convert(const Arguments& arguments, ForwardParams& params);
 void convert(const Arguments& arguments, ModelParams& params);
 void convert(const Arguments& arguments, ScoreParams& params);
 void convert(const Arguments& arguments, CacheParams& params);
+void convert(const Arguments& arguments, IntervalParams& params);
 void convert(const Arguments& arguments, GradientParams& params);
 void convert(const Arguments& arguments, ModelGradientParams& params);
 

@@ -1,6 +1,7 @@
 // For the predictions of rungs from 40 on: which tiles of queries and of keys meet, at any lengths, under a mask, in a window. Without the
 // standard library, as stage_words.hpp.
 #pragma once
+#include "harness/intervals.hpp"
 #include "harness/stage_words.hpp"
 
 namespace ladder {
@@ -51,6 +52,33 @@ struct Forward {
     const int64_t groups = tiles_of(tiles_of(spec.n, br), together);  // of the longest
     const int64_t shares = spec.batch_heads() * (in_twos ? tiles_of(groups, 2) : groups);
     blocks = together * min<int64_t>(shares, spec.multiprocessors / together);
+  }
+};
+
+// The same of blocks that work alone, where each query has an interval of keys: from the tile of the least first key of a tile of
+// queries to that of the greatest last one, and over one tile where no query sees a key.
+struct ByIntervals {
+  uint64_t queries = 0;  // tiles of queries, of all heads
+  uint64_t tiles = 0;    // of keys, in all of their walks
+
+  ByIntervals(const Spec& spec, int64_t br, int64_t bc) {
+    const int64_t n_q = spec.n, n_k = spec.keys(), right = spec.causal ? 0 : spec.right;
+    if (n_k == 0) return;
+    for (int s = 0; s < spec.batch; ++s) {
+      for (int64_t begin = 0; begin < n_q; begin += br) {
+        int64_t least = n_k - 1, greatest = 0;
+        for (int64_t query = begin; query < min(begin + br, n_q); ++query) {
+          const Interval of = spec.intervals ? interval_of(spec, s, query) : Interval{0, spec.keys()};
+          const int64_t own = query + n_k - n_q;
+          const int64_t first = max<int64_t>(max<int64_t>(of.first, spec.left < 0 ? 0 : own - spec.left), 0);
+          const int64_t end = min<int64_t>(min<int64_t>(of.end, right < 0 ? n_k : own + 1 + right), n_k);
+          if (first >= end) continue;
+          least = min(least, first), greatest = max(greatest, end);
+        }
+        queries += spec.heads;
+        tiles += spec.heads * (max(tiles_of(greatest, bc), least / bc + 1) - least / bc);
+      }
+    }
   }
 };
 

@@ -9,19 +9,22 @@
 #include <numbers>
 
 #include "harness/base/parallel.hpp"
+#include "harness/intervals.hpp"
 #include "harness/problem/formula.hpp"
 #include "harness/problem/normals.hpp"
+#include "harness/problem/reference.hpp"
 #include "harness/problem/trained.hpp"
 
 namespace ladder {
 namespace {
 
 // In the order of InputKind.
-constexpr std::array<std::string_view, static_cast<size_t>(InputKind::huge_keys) + 1> NAMES = {
-    "normal",        "large_logits",   "peaky",       "one_hot",      "constant_v",  "last_tile_max", "first_tile_max",
-    "negative_rows", "nan_head",       "ties",        "creeping_max", "giant_keys",  "edge_weights",  "balanced",
-    "cancelling",    "not_finite",     "nan_key",     "sinks",        "sinks14",     "sinks35",       "trained",
-    "near_ties",     "rising_weights", "wide_values", "one_sign",     "deep_scores", "nan_queries",   "huge_keys"};
+constexpr std::array<std::string_view, static_cast<size_t>(InputKind::nan_unseen) + 1> NAMES = {
+    "normal",         "large_logits",  "peaky",       "one_hot",    "constant_v",     "last_tile_max",
+    "first_tile_max", "negative_rows", "nan_head",    "ties",       "creeping_max",   "giant_keys",
+    "edge_weights",   "balanced",      "cancelling",  "not_finite", "nan_key",        "sinks",
+    "sinks14",        "sinks35",       "trained",     "near_ties",  "rising_weights", "wide_values",
+    "one_sign",       "deep_scores",   "nan_queries", "huge_keys",  "nan_unseen"};
 static_assert(!NAMES.back().empty());
 
 struct QKV {
@@ -242,7 +245,7 @@ void make_cancelling(QKV& inputs, const Shape& shape) {
 // such key; nor in a row so short that some part of a kernel might have no other.
 void make_not_finite(QKV& inputs, const Shape& shape) {
   const int64_t n = shape.n, d = shape.d;
-  const bool is_window = shape.left >= 0 || shape.right >= 0;
+  const bool is_window = shape.left >= 0 || shape.right >= 0 || shape.intervals;
   if (!shape.causal && !is_window && d > 1 && n >= 64) {
     set_column(inputs.Q, shape, 0, [](int64_t) { return 1.0f; });
     set_column(inputs.K, shape, 0, [&](int64_t key) { return key == n / 4 ? -INFINITE : 0.0f; });
@@ -404,6 +407,17 @@ QKV make_qkv(InputKind kind, const Shape& shape, uint64_t seed) {
   return inputs;
 }
 
+// NaN in each row of K or V that no query of its sequence sees.
+void forget_unseen(Tensor& tensor, const Spec& spec) {
+  for (int64_t unit = 0; unit < tensor.spec().units(); ++unit) {
+    for (int64_t key = 0; key < spec.keys(); ++key) {
+      if (!runs_of_queries(spec, unit / spec.key_heads(), key).empty()) continue;
+      for (int64_t i = tensor.spec().index(unit, key); i < tensor.spec().index(unit, key + 1); ++i)
+        tensor.set(i, std::numeric_limits<double>::quiet_NaN());
+    }
+  }
+}
+
 // Each value behind `rows` of a unit that has fewer in use: nobody may use it.
 void forget_unused(Tensor& tensor) {
   const TensorSpec& spec = tensor.spec();
@@ -487,12 +501,19 @@ Inputs make_inputs(InputKind kind, const Spec& spec, uint64_t seed) {
     } else if (each.name == "K" || each.name == "V") {
       // The ends of bf16 are further apart than those of f16, of which the values are made.
       const bool is_wide = each.name == "V" && kind == InputKind::wide_values && each.element == Element::bf16;
-      tensors.add(tensor_of(each, each.name == "K" ? made.K : made.V, square.n, 1, 0, is_wide ? 0x1p30f : 1));
+      Tensor& keys =
+          tensors.add(tensor_of(each, each.name == "K" ? made.K : made.V, square.n, 1, 0, is_wide ? 0x1p30f : 1));
+      if (kind == InputKind::nan_unseen) forget_unseen(keys, spec);
     } else {
       Tensor tensor(each);
       for (int64_t i = 0; i < each.columns(); ++i) {
         // Of an odd number of heads the first has a negative slope, as no model's head has: a kernel takes what it is given.
         const bool is_negative = spec.heads % 2 == 1 && i == 0;
+        if (each.name == "first" || each.name == "end") {
+          const Interval of = interval_of(spec, i / spec.n, i % spec.n);
+          tensor.set(i, each.name == "first" ? of.first : of.end);
+          continue;
+        }
         const double value = each.name == "slopes"
                                  ? std::exp2(-8.0 * double(i + 1) / double(spec.heads)) * (is_negative ? -1 : 1)
                              : each.name == "sinks"         ? sink_of(i, spec.heads, seed)

@@ -41,9 +41,10 @@ enum class InputKind {
   deep_scores,     // all scores are below -10^4, for every second query below -10^6, and one is the deepest of all
   nan_queries,     // giant_keys, and where two rows of a warp alone meet a giant, the warp's other rows are NaN
   huge_keys,       // K small, but for two equal keys a million times as large; no check of all sets has it: trials.cpp
+  nan_unseen,  // normal, and NaN in all keys and values that nobody sees; nor has any this: they may lie in a tile with others
 };
 
-// But huge_keys, whose scores may be larger than a rung takes (Variant::largest_score).
+// But huge_keys, whose scores may be larger than a rung takes (Variant::largest_score), and nan_unseen.
 std::span<const InputKind> all_input_kinds();
 std::string_view to_string(InputKind kind);
 // Whether all answers are numbers.

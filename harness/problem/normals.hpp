@@ -3,15 +3,9 @@
 #include <cstdint>
 #include <span>
 
-namespace ladder {
+#include "harness/problem/hash.hpp"
 
-// splitmix64, a hash good enough to be a random stream when it is fed consecutive numbers.
-inline uint64_t hash(uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
+namespace ladder {
 
 // Independent N(0, 1) values, in pairs that depend on `stream` and their number alone, from pair `first` on: any thread can
 // make any of them. They are computed as doubles, so that the last bits, in which mathematical libraries differ, are far below

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "harness/base/parallel.hpp"
+#include "harness/intervals.hpp"
 
 namespace ladder {
 namespace {
@@ -317,6 +318,10 @@ void for_each_run_of_keys(const Spec& spec, int64_t sequence, int64_t query,
   if (spec.causal) seen.last = std::min(keys, own + 1);
   if (spec.right >= 0) seen.last = std::min(seen.last, own + spec.right + 1);
   if (spec.left >= 0) seen.first = std::max<int64_t>(0, own - spec.left);
+  if (spec.intervals) {
+    const Interval of = interval_of(spec, sequence, query);
+    seen = {std::max<int64_t>(seen.first, of.first), std::min<int64_t>(seen.last, of.end)};
+  }
   if (seen.first < seen.last) visit(seen);
 }
 

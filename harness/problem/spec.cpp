@@ -80,6 +80,68 @@ WordRow lengths(std::string_view name, Lengths Spec::*field) {
             return true;
           }};
 }
+// An interval of keys for each query: one of these words, and `prefix`.
+Intervals& without_others(Spec& spec) {
+  return spec.intervals = {.prefix = spec.intervals.prefix};
+}
+WordRow documents() {
+  return {"documents", "into how many the keys are cut, and what draws where, as in 5 or 5@7",
+          [](const Spec& spec) {
+            const Intervals& said = spec.intervals;
+            return said.documents == 0 ? ""
+                   : said.seed == 1    ? std::to_string(said.documents)
+                                       : fmt::format("{}@{}", said.documents, said.seed);
+          },
+          [](Spec& spec, std::string_view value) {
+            const auto parts = split(value, '@');
+            Intervals& said = without_others(spec);
+            return parts.size() <= 2 && number(parts[0], 1, int(MOST), said.documents) &&
+                   (parts.size() < 2 || number(parts[1], 1, int(MOST), said.seed));
+          },
+          "intervals"};
+}
+WordRow scattered() {
+  return {
+      "scattered", "what draws an interval of keys for each query, a whole number from 1 on",
+      [](const Spec& spec) { return spec.intervals.scattered == 0 ? "" : std::to_string(spec.intervals.scattered); },
+      [](Spec& spec, std::string_view value) { return number(value, 1, int(MOST), without_others(spec).scattered); },
+      "intervals"};
+}
+WordRow intervals() {
+  static_assert(Intervals::MOST == 32);
+  return {"intervals",
+          "the first key and the one behind the last for so many queries, 32 times at most, as in 100*0:70,28*60:90",
+          [](const Spec& spec) {
+            std::string text;
+            for (int i = 0; i < spec.intervals.listed; ++i) {
+              const auto& [count, first, end] = spec.intervals.rows[i];
+              text += fmt::format("{}{}*{}:{}", i > 0 ? "," : "", count, first, end);
+            }
+            return text;
+          },
+          [](Spec& spec, std::string_view value) {
+            constexpr int LEAST = std::numeric_limits<int>::min();
+            Intervals& said = without_others(spec);
+            for (const std::string_view part : split(value, ',')) {
+              const size_t times = part.find('*'), ends = part.find(':');
+              if (times == part.npos || ends == part.npos || times > ends || said.listed == Intervals::MOST)
+                return false;
+              auto& [count, first, end] = said.rows[said.listed++];
+              if (!number(part.substr(0, times), 1, int(MOST), count) ||
+                  !number(part.substr(times + 1, ends - times - 1), LEAST, int(MOST), first) ||
+                  !number(part.substr(ends + 1), LEAST, int(MOST), end))
+                return false;
+            }
+            return true;
+          },
+          "intervals"};
+}
+WordRow prefix() {
+  return {"prefix",
+          "how many first keys of its interval a query sees that has not come to them, a whole number from 0 on",
+          [](const Spec& spec) { return spec.intervals.prefix < 0 ? "" : std::to_string(spec.intervals.prefix); },
+          [](Spec& spec, std::string_view value) { return number(value, 0, int(MOST), spec.intervals.prefix); }};
+}
 WordRow element(const ElementInfo& of) {
   return {of.name, "",
           [&of](const Spec& spec) {
@@ -181,6 +243,7 @@ const std::vector<WordRow>& words() {
                     "a cache"});
     rows.push_back(lengths("lens_q", &Spec::lens_q));
     rows.push_back(lengths("lens_k", &Spec::lens_k));
+    for (const auto& row : {documents(), scattered(), intervals(), prefix()}) rows.push_back(row);
     return rows;
   }();
   return all;
@@ -211,6 +274,11 @@ Status check_spec(const Spec& spec) {
     }
     return {};
   };
+  if (spec.intervals && spec.lens_q.count > 0)
+    return usage(
+        "Sequences of several lengths have no intervals of keys: lens_q, or documents, scattered, intervals, prefix.");
+  if (spec.intervals.prefix >= 0 && spec.causal)
+    return usage("prefix says that a query sees keys behind its own, and causal that it does not: one of them.");
   const bool square = spec.keys() == spec.n;
   if (const Status status = fit("lens_q", spec.lens_q, square ? "n" : "nq", spec.n); !status) return status;
   return fit("lens_k", spec.lens_k, square ? "n" : "nk", spec.keys());

@@ -91,7 +91,8 @@ bool takes_any_d(const Variant& variant) {
 Trial other_problem(const Variant& variant, Shape shape, uint64_t seed, int far_heads = 0, int known_heads = 0) {
   if (far_heads > 0) {
     shape.pad = 0;                     // what lies behind each row of so many heads would be gigabytes
-    shape.alibi = shape.sink = false;  // numbers for each head are there for the known ones
+    shape.alibi = shape.sink = false;  // numbers for each head are there for the known ones,
+    shape.intervals = {};              // and intervals for their sequences
   }
   if (takes_any_d(variant)) shape.d = variant.accepts.max_d - 1;
   shape.n = supported_length(variant, shape, static_cast<int>(FAR_HEAD / shape.d + 14) | 1);
@@ -406,6 +407,7 @@ std::optional<Trial> thin(const Variant& variant, const Shape& usual, uint64_t s
 std::optional<Trial> far_workspace(const Variant& variant, const Shape& usual, uint64_t seed) {
   constexpr uint64_t NUMBERS = uint64_t{1} << 32;
   Shape one = with_heads(with_columns(variant, usual, 24), 1, 1);
+  one.intervals = {};
   one.n = supported_length(variant, one, 257);
   const uint64_t share = variant.workspace_at(one) / sizeof(float);
   if (share * FAR_HEADS <= NUMBERS) return std::nullopt;
@@ -418,6 +420,7 @@ std::optional<Trial> many_sequences(const Variant&, const Shape& usual, uint64_t
   Shape shape = with_heads(usual, 3, 1);
   shape.n = 3;
   shape.alibi = shape.sink = false;
+  shape.intervals = {};
   return Trial{.shape = shape, .seed = seed + 13, .far_heads = SEQUENCES};
 }
 
@@ -603,6 +606,12 @@ std::optional<Trial> drawn_problem(const Variant& variant, const Shape& usual, u
     shape.left = side();
     shape.right = shape.causal ? 0 : side();
     shape.causal |= shape.right == 0;  // a window that ends with a query's own key is a mask, and said to be one
+  }
+  if (shape.lens_q.count == 0 && draws(INTERVALS)) {
+    Intervals& intervals = shape.intervals;
+    (below(2) == 1 ? intervals.scattered : intervals.documents) = 1 + below(7);
+    if (intervals.documents > 0) intervals.seed = 1 + below(99);
+    if (!shape.causal && below(3) == 0) intervals.prefix = below(1 + shape.n_k / 2);
   }
   if (draws(SOFTCAP)) shape.softcap = static_cast<float>(1 + below(30));
   shape.alibi = draws(ALIBI);
@@ -992,6 +1001,13 @@ const Row ROWS[] = {
      .text = "b=1 h=2 nq=128 nk=2048 softcap=50", .kinds = {giant_keys, negative_rows}},
     {.name = "about minus the cap", .mistake = "a shorter way for small scores that forgets the sign", .needs = SOFTCAP,
      .make = made<about_minus_cap>},
+    // Of a block that takes one tile of queries after the other the heads and sequences are others, and intervals are of sequences.
+    {.name = "documents in turns", .mistake = "intervals, or rows, of the tile of queries before, or of another sequence", .needs = INTERVALS | TAILS,
+     .text = "b=3 h=7 n=300 documents=3@9", .kinds = {normal, peaky, sinks}, .multiprocessors = 5, .both_builds = true},
+    {.name = "many heads in turns", .mistake = "a head or a tile of queries that is nobody's, where heads take turns", .needs = INTERVALS | TAILS,
+     .text = "b=2 h=19 n=130 causal documents=2", .multiprocessors = 7},
+    {.name = "keys that nobody sees", .mistake = "what lies in a tile of keys that no query of a tile sees", .needs = INTERVALS,
+     .text = "b=1 h=2 n=768 intervals=384*0:256,384*512:768", .kinds = {nan_unseen}, .both_builds = true},
     {.name = "many queries", .mistake = "more tiles than a warp has lanes, a division by a reciprocal", .needs = TAILS | CROSS,
      .make = made<many_queries>},
     {.name = "many keys", .mistake = "the same of a pass whose blocks own keys", .when = OTHER, .needs = TAILS | CROSS, .make = made<many_keys>},

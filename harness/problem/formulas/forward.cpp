@@ -47,6 +47,9 @@ std::vector<TensorSpec> forward_inputs(const Spec& spec) {
   }
   if (spec.has_cache()) fixed("cache_seqlens", Element::i32, spec.batch);
   if (spec.page > 0) fixed("block_table", Element::i32, spec.batch * specs[1].pages());
+  if (spec.intervals) {
+    for (const char* name : {"first", "end"}) fixed(name, Element::i32, int64_t{spec.batch} * spec.n);
+  }
   return specs;
 }
 
@@ -83,10 +86,10 @@ Spec of_heads(const Spec& spec, int key_heads) {
 
 // FlashAttention's convention: two products of n * n * d multiply-adds in each head, half of it under a causal mask.
 // Counting the softmax too, as the write-up does, adds 1.17 % at d = 128.
-// Where lengths differ or a window is open, of the keys that are seen.
+// Where lengths differ, a window is open or queries have intervals, of the keys that are seen.
 double flops_by_convention(const Spec& spec) {
   const bool square = spec.keys() == spec.n && spec.lens_q.count == 0 && spec.lens_k.count == 0;
-  if (square && spec.left < 0 && spec.right < 0) {
+  if (square && spec.left < 0 && spec.right < 0 && !spec.intervals) {
     return 4.0 * static_cast<double>(spec.elements()) * spec.n / (spec.causal ? 2 : 1);
   }
   double seen = 0;
@@ -191,6 +194,33 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
       {STRIDES, "b=2 h=3 n=128 layout=bnhd"},
       {STRIDES, "b=2 h=3 n=128 pad=8"},
       {STRIDES | TAILS | CROSS, "b=2 h=2 nq=3 nk=0 pad=8"},
+      // Documents that end within tiles, in two sequences at other places; behind one another's first keys; where a query's own key
+      // lies elsewhere; none longer than a tile.
+      {INTERVALS | TAILS, "b=2 h=2 n=400 documents=5"},
+      {INTERVALS | TAILS | CAUSAL, "b=2 h=2 n=515 causal documents=4@3"},
+      {INTERVALS | TAILS | CROSS | CAUSAL, "h=2 nq=203 nk=500 causal documents=3"},
+      {INTERVALS | TAILS | CROSS, "h=2 nq=300 nk=140 documents=3@2"},
+      {INTERVALS | TAILS | CAUSAL, "n=300 causal documents=90"},
+      {INTERVALS | TAILS | CROSS, "h=2 nq=200 nk=700 prefix=300"},
+      {INTERVALS | TAILS, "h=2 n=450 documents=3@5 prefix=40"},
+      {INTERVALS | TAILS | WINDOW, "n=450 window=90,30 documents=3@5"},
+      // At the edges of tiles, and next to them; in the middle of a tile of queries the least first key and the greatest last one.
+      {INTERVALS, "n=512 intervals=127*0:128,1*0:129,1*127:256,127*128:256,128*128:384,100*256:512,28*255:511"},
+      {INTERVALS, "n=512 intervals=50*200:220,1*3:5,77*190:240,60*100:120,1*508:511,67*130:140,256*255:385"},
+      // Intervals that overlap, each with the one before.
+      {INTERVALS, "n=384 intervals=64*0:150,64*60:210,64*120:270,64*180:330,64*240:384,64*300:384"},
+      // Tiles of queries without a key: the first, one between others, the last; and before and behind all keys.
+      {INTERVALS, "h=2 n=640 intervals=128*5:5,128*0:640,128*640:900,128*100:130,128*-9:0"},
+      {INTERVALS, "h=2 n=384 intervals=130*0:0,1*7:9,253*384:384"},
+      // Some rows without a key among others, and one without one among those that see all.
+      {INTERVALS, "n=384 intervals=100*0:200,28*90:20,63*0:384,1*44:44,64*0:384,64*300:384,60*9:9,4*0:1"},
+      {INTERVALS, "h=2 n=256 intervals=100*77:78,28*0:1,127*255:256,1*128:129"},  // one key
+      {INTERVALS,
+       "n=384 intervals=64*-2147483647:2147483647,64*400:500,64*-50:-3,64*-5:10,64*2147483647:-2147483647,64*380:999"},
+      {INTERVALS | TAILS, "b=3 h=2 n=333 scattered=11"},
+      {INTERVALS | TAILS | CROSS, "b=2 h=2 nq=300 nk=900 scattered=5"},
+      {INTERVALS | TAILS | CROSS | CAUSAL | GROUPED, "b=2 h=4 kv=2 nq=400 nk=300 causal scattered=3"},
+      {INTERVALS | TAILS | CROSS, "h=2 nq=3 nk=0 scattered=3"},
       {VARLEN | TAILS, "b=4 h=2 n=200 lens_q=200,1,0,77 lens_k=200,64,5,0"},
       {VARLEN | TAILS | CAUSAL, "b=3 h=2 n=200 causal lens_q=150,1,77 lens_k=200,64,70"},
       // Less to do than lengths that are all alike would make, and than there are SMs.
@@ -226,9 +256,9 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
   for (const auto& [features, words] : asked) {
     if ((features & ~accepts.features) == 0) specs.push_back(parse_spec(words, plain).value());
   }
-  const std::pair<uint32_t, const char*> together[] = {{CAUSAL, "causal"},     {WINDOW, "window=70,0"},
-                                                       {SOFTCAP, "softcap=5"}, {ALIBI, "alibi"},
-                                                       {SINK, "sink"},         {STRIDES, "layout=bnhd pad=8"}};
+  const std::pair<uint32_t, const char*> together[] = {
+      {CAUSAL, "causal"}, {WINDOW, "window=70,0"},        {SOFTCAP, "softcap=5"},    {ALIBI, "alibi"},
+      {SINK, "sink"},     {STRIDES, "layout=bnhd pad=8"}, {INTERVALS, "documents=3"}};
   int features = 0;
   for (const auto& [feature, words] : together) {
     if ((accepts.features & feature) == 0 || (feature == WINDOW && (accepts.features & CAUSAL) == 0)) continue;

@@ -1,0 +1,369 @@
+// 58_intervals: which keys a query sees is data, an interval for each query; the warp that copies looks at a tile's.
+// Before:  in 48 it is a formula, causal or a window, of the query's number. Documents and prefixes have no such formula.
+// Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 194 KiB and 192 B.
+//          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR == BC, sm_90a.
+// Shapes:  Q, O: [batch, heads, n_q, d] f16 or bf16; K, V: [batch, kv_heads, n_k, d] of that type, in any strides.
+//          LSE: [batch, heads, n_q] f32. alibi_slopes, sinks: [heads] f32, or null. first, end: [batch, n_q], or null.
+#pragma once
+#include "common/gpu.cuh"
+#include "common/words/forward.cuh"
+
+namespace {
+
+// 48_scores spells these out, 44_told what is told, 43_window the softmax, 45_varlen what starts a kernel.
+using forward::blocks_for, forward::Causal, forward::finish_rows, forward::hide_unseen, forward::let_pass;
+using forward::LOG2E, forward::NoMask, forward::Queries, forward::rows_map, forward::Schedule, forward::Score;
+using forward::sink_of, forward::Softmax, forward::Tail, forward::Window, forward::Work;
+
+constexpr int HEAD_DIM = 128;
+constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
+// A tile is two panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
+constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
+
+// The intervals of a tile's rows, in shared memory: the first keys, and behind them the ends.
+template <int BR>
+struct Intervals : Tail {
+  static constexpr bool IS_WHOLE = false, IS_WINDOW = true;  // two sides, though not those of a window
+  static constexpr uint32_t BYTES = 2 * BR * 4;
+  uint32_t rows;
+
+  __device__ __forceinline__ Intervals(const ModelParams& p, uint32_t rows) : Tail(p), rows(rows) {}
+  __device__ __forceinline__ int first_of(int query) const { return ld_shared_b32(rows + query % BR * 4); }
+  __device__ __forceinline__ int end_of(int query) const { return ld_shared_b32(rows + (BR + query % BR) * 4); }
+};
+
+// A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
+template <class T, int BR, int BC, int WARPS, int STAGES, int BLOCKS = 2>
+struct Config : forward::Tile<T, BR, BC, WARPS, STAGES, BLOCKS> {
+  static constexpr uint32_t TOLD_BYTES = Work::BYTES + Intervals<BR>::BYTES;
+  static constexpr uint32_t SMEM_BYTES =
+      2 * (BR + STAGES * BC) * ROW_BYTES + (4 * STAGES + 4) * 8 + 2 * TOLD_BYTES;  // and mbarriers, Works and rows
+  using Alone = Config<T, BR, BC, WARPS, STAGES, 1>;
+};
+
+// Which queries next, and which keys they see: from the tile of the least first key to that of the greatest last one.
+// Those between the greatest first key and the least last one are whole. A warp walks, and its lanes look at BR / 32
+// rows each. Blocks take tiles of queries to and fro. All heads of a sequence see alike, so the same tile of 16 heads
+// stands side by side: what a block gets is much like what its neighbours get.
+template <class C>
+struct Look {
+  static constexpr int BR = C::BR, BC = C::BC, ROWS = BR / 32;
+  const IntervalParams& p;
+  int round = -1, first = 0, kv_tiles = 0;  // what it copies
+  int from[ROWS], to[ROWS], least[4];       // rows; first keys and ends, and first keys and ends times -1
+
+  __device__ __forceinline__ Look(const IntervalParams& p) : p(p) {}
+  __device__ __forceinline__ Queries next() {
+    first += kv_tiles, ++round;
+    const int tiles = (p.n_q + BR - 1) / BR, heads = p.batch * p.heads, blocks = gridDim.x, block = blockIdx.x;
+    const int number = round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
+    if (number >= tiles * heads) return {false, round, 0, 0, first, 0};
+    const int before = number / tiles / 16 * 16, together = min(heads - before, 16), position = number - before * tiles;
+    const int head = before + position % together, q_tile = position / together;
+    look(head / p.heads, q_tile);
+    const int skipped = least[0] / BC;
+    kv_tiles = max((-least[3] + BC - 1) / BC, skipped + 1) - skipped;  // one, masked, for queries that see none
+    return {true, round, head, q_tile, first, kv_tiles, skipped};
+  }
+  __device__ __forceinline__ void look(int sequence, int q_tile) {
+    const Window window(p);
+    least[0] = p.n_k - 1, least[1] = 0, least[2] = p.n_k, least[3] = 0;
+    for (int i = 0; i < ROWS; ++i) {
+      const int query = min(q_tile * BR + i * 32 + int(threadIdx.x % 32), p.n_q - 1);
+      const int64_t row = int64_t(sequence) * p.n_q + query;
+      from[i] = window.first_of(query), to[i] = window.end_of(query);
+      if (p.first != nullptr) from[i] = max(from[i], ld_global_s32(p.first + row));
+      if (p.first != nullptr) to[i] = min(to[i], ld_global_s32(p.end + row));
+      if (from[i] < to[i]) least[0] = min(least[0], from[i]);
+      if (from[i] >= to[i]) from[i] = to[i] = 0;
+      least[1] = min(least[1], -from[i]), least[2] = min(least[2], to[i]), least[3] = min(least[3], -to[i]);
+    }
+    for (int& each : least) {
+      for (int lanes = 16; lanes > 0; lanes /= 2)
+        each = min(each, __float_as_int(shfl_xor(__int_as_float(each), lanes)));
+    }
+  }
+  __device__ __forceinline__ void tell(const Queries& queries, Work work, const ScoreParams& p, float scale) const {
+    const int lane = threadIdx.x % 32, zero = queries.first - queries.skipped, head = queries.head % p.heads;
+    for (int i = 0; i < ROWS; ++i) {
+      st_shared_b32(work.address + Work::BYTES + (i * 32 + lane) * 4, from[i]);
+      st_shared_b32(work.address + Work::BYTES + (BR + i * 32 + lane) * 4, to[i]);
+    }
+    const float slope = p.alibi_slopes == nullptr ? 0 : ld_global_f32(p.alibi_slopes + head) / scale;
+    if (lane == 0)
+      work.tell({queries.first, queries.first + queries.kv_tiles, zero - least[1] / BC + 1, zero + least[2] / BC, zero,
+                 queries.q_tile * BR, queries.head, true, __float_as_int(slope), __float_as_int(sink_of(p, head))});
+    __syncwarp();  // safe to say that it is there: all lanes have written
+  }
+};
+
+template <class C, class Mask, class Function>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    flash_attention(IntervalParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
+                    const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
+  using Element = typename C::Element;
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, BLOCKS = C::BLOCKS;
+  constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
+  constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
+  static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
+  static_assert(Mask::IS_WINDOW == (BLOCKS == 1), "in a window blocks work alone");
+  static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
+  // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240, or
+  // 40 + 2 x 232, where the one that copies has more to find out.
+  constexpr int PRODUCER_REGISTERS = Mask::IS_WHOLE ? 24 : 40, CONSUMER_REGISTERS = Mask::IS_WHOLE ? 240 : 232;
+
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
+  constexpr uint32_t TILE_BYTES = BC * ROW_BYTES, Q_BYTES = BR * ROW_BYTES;
+  const uint32_t smem_Q = smem_base(), smem_K = smem_Q + 2 * Q_BYTES, smem_V = smem_K + STAGES * TILE_BYTES;
+  const uint32_t barriers = smem_V + STAGES * TILE_BYTES;
+  const Ring<STAGES, TILE_BYTES> K{barriers, smem_K}, V{K.end, smem_V};
+  const Ring<2, Q_BYTES> Q{V.end, smem_Q};  // by the round
+  smem_name(smem_Q, 2 * Q_BYTES, "Q", PANEL_ROW_BYTES);
+  smem_name(smem_K, STAGES * TILE_BYTES, "K", PANEL_ROW_BYTES);
+  smem_name(smem_V, STAGES * TILE_BYTES, "V", PANEL_ROW_BYTES);
+  smem_name(barriers, (4 * STAGES + 4) * 8, "barriers");
+  const uint32_t works = barriers + (4 * STAGES + 4) * 8;
+  smem_name(works, 2 * C::TOLD_BYTES, "works");
+  const auto told = [&](int round) { return Work{works + round % 2 * C::TOLD_BYTES}; };
+  const auto mask = [&](int round) {
+    if constexpr (Mask::IS_WINDOW)
+      return Mask(p, told(round).address + Work::BYTES);
+    else
+      return Mask(p);
+  };
+  if (threadIdx.x == 0) {
+    K.init(BLOCKS * WARPS / 4);  // a warpgroup has read it
+    V.init(BLOCKS * WARPS / 4);
+    Q.init(WARPS);          // a warp has stored its O from there
+    fence_mbarrier_init();  // safe to name them to the copy engine, which knows them now
+  }
+  cluster_sync();  // safe to use the barriers, those of the other block, too
+
+  const auto end_together = [] {
+    if (BLOCKS > 1) cluster_sync();  // safe to end: the other block does not copy here, nor arrive, any more
+  };
+
+  const Function function(p);
+  // LOAD  A block brings its panel of a tile of K or V to both; the other brings its own here. Alone it brings both
+  //       panels.
+  if (warp >= WARPS) {
+    setmaxnreg_dec<PRODUCER_REGISTERS>();
+    const bool copies = threadIdx.x == WARPS * 32;
+    if (copies || (Mask::IS_WINDOW && warp == WARPS)) {  // the others of its warp look at rows
+      auto walk = [&] {
+        if constexpr (Mask::IS_WINDOW)
+          return Look<C>(p);
+        else
+          return Schedule<C, Mask>(p);
+      }();
+      while (const auto queries = walk.next()) {
+        Q.wait_empty(queries.round);
+        walk.tell(queries, told(queries.round), p, function.scale);
+        if (Mask::IS_WINDOW && !copies) continue;
+        Q.expect(queries.round);
+        const int head = queries.head % p.heads;
+        const int kv_head = head / (p.heads / p.kv_heads), sequence = queries.head / p.heads;
+        for (int panel = 0; panel < PANELS; ++panel)
+          cp_async_bulk_tensor_4d(smem_Q + Q.at(queries.round) + panel * BR * PANEL_ROW_BYTES, Q_map,
+                                  panel * PANEL_COLS, queries.q_tile * BR, head, sequence, Q.full_of(queries.round));
+        const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
+          ring.wait_empty(tile);
+          ring.expect(tile);
+          for (uint32_t panel = cluster_rank(); panel < PANELS; panel += BLOCKS)
+            cp_async_bulk_tensor_4d_multicast(ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES, map,
+                                              panel * PANEL_COLS, queries.in_K(tile) * BC, kv_head, sequence,
+                                              ring.full_of(tile), (1 << BLOCKS) - 1);
+        };
+        const int last = queries.first + queries.kv_tiles - 1;
+        for (int tile = queries.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
+          if (tile <= last) request(K_map, K, tile);
+          if (tile > queries.first) request(V_map, V, tile - 1);
+        }
+      }
+      Q.wait_empty(walk.round);
+      if (copies) told(walk.round).tell({walk.first});  // and no more
+      if (copies) mbarrier_arrive(Q.full_of(walk.round));
+    }
+    __syncwarp();  // the cluster's barrier takes whole warps
+    end_together();
+    return;
+  }
+  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
+
+  // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
+  const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
+  const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
+  Softmax<Element, BC> softmax = {};
+  softmax.scale_log2 = function.scale * LOG2E;
+  using Weights = typename Softmax<Element, BC>::Weights;
+  float O_frag[PV_N_TILES][4], S_frag[QK_N_TILES][4];    // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
+  uint32_t P_even[PV_K_TILES][4], P_odd[PV_K_TILES][4];  // by the tile's number: one is made while PV reads the other
+
+  const auto release = [&](const auto& ring, int tile) {  // this warpgroup has read the tile: a thread tells a block
+    if (threadIdx.x % 128 < BLOCKS) mbarrier_arrive_remote(ring.empty_of(tile), threadIdx.x % 128);
+  };
+  int round = 0;  // of Q and Work
+  const auto start_QK = [&](int tile) {
+    // QK  A warp's accumulators are its 16 rows of S, a FragmentC for every eight keys. The products run on by
+    //     themselves: between the fence, which hands S over, and the wait nobody may touch it.
+    const uint64_t Q_here = wgmma_advance(Q_rows, Q.at(round)), K_here = wgmma_advance(K_tiles, K.at(tile));
+    K.wait_full(tile);
+    wgmma_fence(S_frag);
+    issue_QK<Element, HEAD_DIM, BR, BC>(S_frag, Q_here, K_here);
+    wgmma_commit();
+  };
+  const auto change = [&](int tile) {
+    if constexpr (Function::CHANGES) {
+      const Work work = told(round);
+      const int first_key = (tile - work[Work::ZERO]) * BC + FragmentC::col(lane, 0);  // of the lane
+      const float here = work.query() + p.n_k - p.n_q - first_key, distance[2] = {here, here + 8};
+      const float slope = work.number(Work::SLOPE);
+#pragma unroll
+      for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
+        for (int i = 0; i < 4; ++i) {
+          float& score = S_frag[key_tile][i];
+          score = function(score, distance[i / 2] - (key_tile * 8 + FragmentC::col(0, i)), slope);
+        }
+      }
+    }
+  };
+  const auto start_PV = [&](int tile, Weights P_frag, bool is_first) {
+    const uint64_t V_here = wgmma_advance(V_tiles, V.at(tile));
+    if (softmax.rescale) scale_rows(O_frag, softmax.correction);  // under QK, where one is running
+    V.wait_full(tile);
+    wgmma_fence(O_frag, P_frag);
+    // PV  Like QK; but P comes from registers.
+    issue_PV<Element>(O_frag, P_frag, V_here, !is_first);
+    wgmma_commit();
+  };
+  int begin = 0, end = 0;  // of the tiles of keys
+  const auto step = [&](int tile, Weights P_before, Weights P_here, bool may_be_masked = false) {
+    start_QK(tile);
+    start_PV(tile - 1, P_before, tile - 1 == begin);
+    wgmma_wait<1>(S_frag);  // safe to read S: QK is done, PV may go on
+    release(K, tile);
+    change(tile);
+    const bool looks = may_be_masked && hide_unseen(S_frag, mask(round), told(round), tile);
+    // SOFTMAX
+    softmax.weigh(S_frag, P_here, false, looks);
+    wgmma_wait<0>(O_frag, P_before);  // safe to touch O and the old P: PV is done
+    release(V, tile - 1);
+  };
+  float normalise[2];
+  const auto finish = [&](int tile, Weights P_last) {
+    start_PV(tile, P_last, tile == begin);
+    finish_rows<Mask::IS_WHOLE>(mask(round), told(round), softmax, normalise, p.LSE, p.n_q,
+                                [&] { return int64_t(told(round)[Work::HEAD]) * p.n_q; });  // beside PV
+    named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
+    wgmma_wait<0>(O_frag, P_last);           // safe to touch O: the last PV is done
+    release(V, tile);
+  };
+  const auto store = [&](int round) {
+    // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them. Lane l addresses row
+    //        l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns, two C fragments.
+    const uint32_t warp_O = smem_Q + Q.at(round) + warp * 16 * PANEL_ROW_BYTES;
+    const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
+    store_scaled<Element, BR, !Mask::IS_WHOLE>(lane_O, O_frag, normalise);
+    fence_proxy_async_shared();  // the copy engine will find what this lane has stored
+    __syncwarp();                // safe to copy: all lanes have stored
+    if (lane == 0) {
+      const Work work = told(round);
+      const int head = work[Work::HEAD];
+      for (int panel = 0; panel < PANELS; ++panel)
+        cp_async_bulk_tensor_store_4d(O_map, panel * PANEL_COLS, work[Work::QUERY] + warp * 16, head % p.heads,
+                                      head / p.heads, warp_O + panel * BR * PANEL_ROW_BYTES);
+      cp_async_bulk_commit();
+    }
+    __syncwarp();  // for ptxas: a warp that diverges here would count as diverged in the next loop, which costs 5 %
+  };
+  const auto release_Q = [&](int round) {
+    if (lane == 0 && round >= 0) {
+      cp_async_bulk_wait_read<0>();  // safe to overwrite or to end: shared memory has been read
+      mbarrier_arrive(Q.empty_of(round));
+    }
+    __syncwarp();  // products and barriers take whole warps
+  };
+
+  Q.wait_full(0);
+  start_QK(told(0)[Work::BEGIN]);
+  wgmma_wait<0>(S_frag);  // safe to read S: QK is done
+  while (true) {
+    const Work work = told(round);
+    begin = work[Work::BEGIN], end = work[Work::END];
+    release(K, begin);
+    change(begin);
+    hide_unseen(S_frag, mask(round), work, begin);
+    softmax.begin(work.number(Work::SINK), lane % 4 == 0);
+    softmax.weigh(S_frag, P_even, true, true);
+    release_Q(round - 1);
+    int tile = begin + 1;
+    if constexpr (!Mask::IS_WINDOW) {
+      for (const int whole_end = work[Work::WHOLE_END]; tile + 1 < whole_end; tile += 2) {
+        step(tile, P_even, P_odd);
+        step(tile + 1, P_odd, P_even);
+      }
+    }
+    for (; tile < end; tile += 2) {  // three at most, but in a window all
+      step(tile, P_even, P_odd, true);
+      if (tile + 1 < end) step(tile + 1, P_odd, P_even, true);
+    }
+    // An end for each P: ptxas would wait, too, if registers were copied while a product reads them.
+    if ((end - begin) % 2 == 0) {
+      finish(end - 1, P_odd);
+    } else {
+      finish(end - 1, P_even);
+    }
+    ++round;
+    Q.wait_full(round);
+    let_pass<Mask::GROWS, BLOCKS>(K, V, end, told(round)[Work::BEGIN], release);  // or all that was copied
+    if (!told(round)[Work::MORE]) break;
+    start_QK(told(round)[Work::BEGIN]);
+    store(round - 1);       // beside QK
+    wgmma_wait<0>(S_frag);  // safe to read S: QK is done
+  }
+  store(round - 1);
+  release_Q(round - 1);
+  end_together();
+}
+
+// LAUNCH  As many blocks as run at the same time, one per SM, in pairs, or fewer where there is less to do. The
+//         pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells the copy engine
+//         where rows end: what it asks for behind is zeros, and what it stores there is dropped.
+template <class C, class Mask, class Function>
+void start(Device& device, const IntervalParams& p) {
+  const auto map = [&](const void* tensor, const ForwardParams::Strides& strides, int heads, int n, int rows) {
+    return rows_map<typename C::Element>(device, tensor, strides, p.d, n, heads, p.batch, rows);
+  };
+  launch_clusters(device, flash_attention<C, Mask, Function>, dim3(blocks_for<C, Mask>(device, p)), dim3(C::THREADS),
+                  C::BLOCKS, C::SMEM_BYTES, p, map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR),
+                  map(p.K, p.K_strides, p.kv_heads, p.n_k, C::BC), map(p.V, p.V_strides, p.kv_heads, p.n_k, C::BC),
+                  map(p.O, p.O_strides, p.heads, p.n_q, 16));
+}
+
+// A function without a mask is compiled as one with intervals, as is a window: models have a mask. So are
+// both functions at once, under any mask: no model that we know has both.
+template <class C, class Function>
+void start_masked(Device& device, const IntervalParams& p) {
+  const bool is_window = p.left >= 0 || p.right > 0 || p.first != nullptr;
+  if (p.causal && !is_window) {
+    start<C, Causal, Function>(device, p);
+  } else if (is_window || Function::CHANGES) {
+    start<typename C::Alone, Intervals<C::BR>, Function>(device, p);
+  } else if constexpr (!Function::CHANGES) {
+    p.n_k % C::BC != 0 ? start<C, Tail, Function>(device, p) : start<C, NoMask, Function>(device, p);
+  }
+}
+
+template <class C>
+void run(Device& device, const IntervalParams& p) {
+  if (p.n_k == 0) {
+    forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
+  } else if (p.softcap > 0) {
+    p.alibi_slopes ? start<typename C::Alone, Intervals<C::BR>, Score<true, true>>(device, p)
+                   : start_masked<C, Score<true, false>>(device, p);
+  } else {
+    p.alibi_slopes ? start_masked<C, Score<false, true>>(device, p) : start_masked<C, Score<false, false>>(device, p);
+  }
+}
+
+}  // namespace
