@@ -21,7 +21,7 @@ MOST_READY = 4096
 
 def attention(
     q, k, v, *, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None,
-    return_lse=False, out=None, rung=None, deterministic=False,
+    mask_intervals=None, return_lse=False, out=None, rung=None, deterministic=False,
 ):  # fmt: skip
     """softmax(q k^T * scale) v, by a kernel of the ladder.
 
@@ -31,6 +31,8 @@ def attention(
     softcap: scores become softcap * tanh(score / softcap); 0: they stay.
     alibi_slopes: [heads], of which each times the distance of query and key is taken from a score.
     sink: [heads], the score of a key that has no value.
+    mask_intervals: (first, end), two int32 [batch, n_q], any numbers: of the keys that it sees otherwise a query sees those from `first` on
+    and before `end`, in all heads. Where there are none its result is 0, and its row sum's logarithm -infinity.
     out: where the result goes; otherwise it is a new array, [batch, n_q, heads, d] in one piece.
     rung: the kernel's name, "02_swizzle" or "02"; otherwise, of all that take the problem, of those with the newest
     instructions the last.
@@ -46,8 +48,9 @@ def attention(
         deterministic = _flag("deterministic", deterministic)
     if not (type(causal) is bool and (scale is None or type(scale) is float) and type(softcap) is float and (window is None or _is_simple(window))):
         causal, scale, window, softcap = _as_pythons_own(causal, scale, window, softcap)
+    intervals = None if mask_intervals is None else _intervals(mask_intervals)
     way = _ways.get(type(q)) or _way_of(q)
-    return way(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, None, deterministic)
+    return way(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, intervals, deterministic)
 
 
 class Packed(NamedTuple):
@@ -72,6 +75,17 @@ class Cache(NamedTuple):
     @property
     def tensors(self) -> dict[str, Any]:
         return {name: each for name, each in self._asdict().items() if each is not None}
+
+
+class MaskIntervals(NamedTuple):
+    """Of each query the keys that it sees: int32, [batch, n_q]. It stands where Packed does, and there is one of them."""
+
+    first: Any
+    end: Any  # the one behind the last
+
+    @property
+    def tensors(self) -> dict[str, Any]:
+        return self._asdict()
 
 
 def attend(
@@ -131,7 +145,7 @@ def run_and_tell(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, re
         if ready.launch(arrays, q, k, v, result, lse, packed, out is not None):
             return result, lse, ready
     call = Call(arrays, q, k, v, causal, scale, window, softcap, alibi_slopes, sink, packed)
-    if packed is not None and call.device == _native.EMULATOR:
+    if call.packed is not None and call.device == _native.EMULATOR:
         call.check_lengths()
         key = None  # the numbers are looked at each time
     if out is not None:
@@ -226,8 +240,9 @@ class _Told:
         for name, values in (("slopes", call.slopes), ("sinks", call.sinks)):
             if values is not None:
                 self.whole(name, values)
-        for name, values in (call.packed or call.cache).tensors.items() if call.packed or call.cache else ():
-            self.whole(name, values)
+        for beside in (call.packed, call.cache, call.intervals):
+            for name, values in beside.tensors.items() if beside else ():
+                self.whole(name, values)
         if self.plan.workspace_bytes:
             self.whole("workspace", arrays.empty((self.plan.workspace_bytes,), call.q, "uint8"), written=True)
         self.plan.run(self.layouts, [arrays.address(each) for each in self.tensors], arrays.stream(call.device), tuple(self.tensors))
@@ -276,6 +291,8 @@ def why(
     else:
         lse = options.pop("return_lse", lse)
         options.pop("out", None)
+        if (intervals := options.pop("mask_intervals", None)) is not None:
+            options["packed"] = _intervals(intervals)
         q = problem[0] if problem else options.get("q")
         if is_of_jax(q):
             from ._jax import call_of
@@ -311,14 +328,16 @@ class Call:
     def __init__(
         self, arrays, q, k, v, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None, packed=None
     ):  # fmt: skip
-        cache, packed = (packed, None) if isinstance(packed, Cache) else (None, packed)
+        self.intervals = packed if isinstance(packed, MaskIntervals) else None
+        self.cache = packed if isinstance(packed, Cache) else None
+        packed = None if self.intervals or self.cache else packed
         for name, array in (("k", k), ("v", v)):
             self._refuse_another_kind(arrays, name, array, q)
         for name, array in (("q", q), ("k", k), ("v", v)):
             if len(array.shape) != (3 if packed else 4):
                 form = "[total, heads, d]" if packed else "[batch, n, heads, d]"
                 raise ValueError(f"{name} has the shape {list(array.shape)}; it must be {form}.")
-        self.arrays, self.shape, self.packed, self.cache = arrays, tuple(q.shape), packed, cache
+        self.arrays, self.shape, self.packed = arrays, tuple(q.shape), packed
         if packed:  # as they lie, they are one sequence
             q, k, v = q[None], k[None], v[None]
         self.q, self.k, self.v = q, k, v
@@ -328,7 +347,7 @@ class Call:
             raise NotImplementedError(f"v has {v.shape[-1]} columns, and k {k.shape[-1]}; no rung takes that.\n  Padded with zeros: as many as k")
         if tuple(k.shape) != tuple(v.shape):
             raise ValueError(f"k has the shape {list(k.shape)}, and v {list(v.shape)}; they must be the same.")
-        if k.shape[3] != self.d or (k.shape[0] != self.batch and not (cache and cache.block_table is not None)):
+        if k.shape[3] != self.d or (k.shape[0] != self.batch and not (self.cache and self.cache.block_table is not None)):
             raise ValueError(f"q has the shape {list(q.shape)}, and k {list(k.shape)}: batch and d must be the same.")
         if self.heads == 0 or self.kv_heads == 0 or self.d == 0:
             raise ValueError(f"q has the shape {list(q.shape)}, and k {list(k.shape)}: there is no head, or it has no numbers.")
@@ -344,7 +363,7 @@ class Call:
                 raise TypeError(f"{name} is {array.dtype}, and q {q.dtype}; they must be the same.")
         self.device = self._device_of(("q", q), ("k", k), ("v", v))
         self.lse_shape, self.rows = (self.batch, self.heads, self.n_q), (0, 0)
-        if cache:
+        if self.cache:
             self._check_cache()
         if packed:
             self.rows = _rounded_up(self.n_q), _rounded_up(self.n_k)
@@ -359,6 +378,20 @@ class Call:
         self.right = -1 if right >= self.n_q - 1 else right
         self.slopes = self._per_head("alibi_slopes", alibi_slopes)
         self.sinks = self._per_head("sink", sink)
+        for name, values in self.intervals._asdict().items() if self.intervals else ():
+            self._check_whole_numbers(f"mask_intervals' {name}", values)
+            if tuple(values.shape) != (self.batch, self.n_q):
+                raise ValueError(f"mask_intervals' {name} has the shape {list(values.shape)}; it must be [batch, n_q], here [{self.batch}, {self.n_q}]: "
+                                 "all heads see the same keys.")  # fmt: skip
+            by_batch, by_row = self.arrays.strides(values)
+            if (self.batch > 1 and by_batch != self.n_q) or (self.n_q > 1 and by_row != 1):
+                raise ValueError(f"mask_intervals' {name} does not lie in one piece.\n  A copy does.")
+
+    def _check_whole_numbers(self, name: str, values) -> None:
+        self._refuse_another_kind(self.arrays, name, values, self.q)
+        if str(values.dtype).rpartition(".")[2] != "int32":
+            raise TypeError(f"{name} is {values.dtype}; the kernel reads int32.")
+        self._device_of(("q", self.q), (name, values))
 
     @staticmethod
     def _refuse_another_kind(arrays, name: str, array, q) -> None:
@@ -374,14 +407,11 @@ class Call:
                 if not 0 <= values <= LARGEST:
                     raise ValueError(f"{name} is {values}; a length is from 0 to {LARGEST}.")
                 continue
-            self._refuse_another_kind(self.arrays, name, values, self.q)
-            if str(values.dtype).rpartition(".")[2] != "int32":
-                raise TypeError(f"{name} is {values.dtype}; the kernel reads int32.")
+            self._check_whole_numbers(name, values)
             if len(values.shape) != 1 or values.shape[0] < 1:
                 raise ValueError(f"{name} has the shape {list(values.shape)}; it must be [batch + 1]: a 0, and where each sequence ends.")
             if values.shape[0] > 1 and self.arrays.strides(values) != (1,):
                 raise ValueError(f"{name} does not lie in one piece.\n  A copy does.")
-            self._device_of(("q", self.q), (name, values))
         cu_seqlens_q, cu_seqlens_k, longest_q, longest_k = self.packed
         batch = int(cu_seqlens_q.shape[0]) - 1
         if cu_seqlens_k.shape[0] - 1 != batch:
@@ -482,7 +512,7 @@ class Call:
         """As the command line would say it."""
         return _text(
             self.batch, self.heads, self.kv_heads, self.n_q, self.n_k, self.d, self.element, self.causal, self.scale,
-            self.left, self.right, self.softcap, self.slopes is not None, self.sinks is not None,
+            self.left, self.right, self.softcap, self.slopes is not None, self.sinks is not None, self.intervals is not None,
             "" if not self.cache else "cache" if self.cache.block_table is None else f"pages={self.page}",
         )  # fmt: skip
 
@@ -598,7 +628,7 @@ class Call:
 
 
 @functools.lru_cache(maxsize=4096)
-def _text(batch, heads, kv_heads, n_q, n_k, d, element, causal, scale, left, right, softcap, alibi, sink, cache) -> str:
+def _text(batch, heads, kv_heads, n_q, n_k, d, element, causal, scale, left, right, softcap, alibi, sink, intervals, cache) -> str:
     words = [f"b={batch}", f"h={heads}", f"kv={kv_heads}" if kv_heads != heads else ""]
     words += [f"n={n_q}"] if n_q == n_k else [f"nq={n_q}", f"nk={n_k}"]
     words += [f"d={d}", element if element != "fp16" else "", "causal" if causal else ""]
@@ -606,6 +636,7 @@ def _text(batch, heads, kv_heads, n_q, n_k, d, element, causal, scale, left, rig
         words.append(f"window={left},{0 if causal else right}")
     words += [f"scale={scale:.9g}" if scale else "", f"softcap={softcap:.9g}" if softcap else ""]
     words += ["alibi" if alibi else "", "sink" if sink else "", cache]
+    words += [f"intervals={n_q}*0:{n_k}" if intervals else ""]  # which they are the tensors say
     return " ".join(filter(None, words))
 
 
@@ -613,6 +644,12 @@ def _rounded_up(rows: int) -> int:
     """By a sixteenth at most: of many totals few differ, and so do plans."""
     step = 1 << max(rows.bit_length() - 5, 0)
     return min((rows + step - 1) // step * step, LARGEST)
+
+
+def _intervals(value) -> MaskIntervals:
+    if isinstance(value, (tuple, list)) and len(value) == 2:
+        return MaskIntervals(*value)
+    raise TypeError(f"mask_intervals is {value!r}; it is a pair, (first, end), of int32 arrays [batch, n_q].")
 
 
 def _flag(name: str, value) -> bool:

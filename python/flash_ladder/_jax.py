@@ -17,6 +17,8 @@ from ._arrays import NumPy
 def attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed, deterministic):
     if out is not None:
         raise NotImplementedError("out: JAX's arrays are never written to.\n  Without it: the result is a new array")
+    if isinstance(packed, _attention.MaskIntervals):
+        raise NotImplementedError("mask_intervals: they are not handed on from JAX yet.\n  By PyTorch or NumPy: flash_ladder.attention")
     if packed is not None:
         raise NotImplementedError("cu_seqlens: sequences of several lengths are not handed on from JAX yet.\n  One at a time: flash_ladder.attention")
     refuse_traced_options(causal=causal, scale=scale, window=window, softcap=softcap, return_lse=return_lse)

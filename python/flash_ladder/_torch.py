@@ -180,7 +180,7 @@ def _by_the_operator(q, k, v, causal, scale, window, softcap, alibi_slopes, sink
         return of_proxies(*arguments, return_lse, out, rung, packed, deterministic)
     if not torch.compiler.is_compiling():  # a graph is told when it runs
         _refuse(arguments, out, rung, packed)
-    result, lse = _operate(*arguments, return_lse, rung, *(packed or (None, None, 0, 0)), deterministic)
+    result, lse = _operate(*arguments, return_lse, rung, *_spread(packed, deterministic))
     if out is not None:
         result = out.copy_(result)
     return (result, lse) if return_lse else result
@@ -200,15 +200,22 @@ def _with_gradients(q, k, v, causal, scale, window, softcap, alibi_slopes, sink,
         except NotImplementedError as reason:
             any_order = "\n  In any order: deterministic=False, without torch.use_deterministic_algorithms(True)" if deterministic else ""
             raise NotImplementedError(f"A tensor asks for gradients. {reason}{any_order}{WITHOUT}") from None
-    result, lse = _operate(*arguments, True, rung, *(packed or (None, None, 0, 0)), deterministic)
+    result, lse = _operate(*arguments, True, rung, *_spread(packed, deterministic))
     return (result, lse) if return_lse else result
+
+
+def _spread(packed, deterministic) -> tuple:
+    """As the operator takes them, one by one."""
+    if isinstance(packed, _attention.MaskIntervals):
+        return None, None, 0, 0, deterministic, *packed
+    return *(packed or (None, None, 0, 0)), deterministic, None, None
 
 
 def _refuse(arguments, out, rung, packed) -> None:
     """What would otherwise end in a sentence of PyTorch's insides."""
     q, k, v, causal, scale, window, softcap, alibi_slopes, sink = arguments
     tensors = {"q": q, "k": k, "v": v, "alibi_slopes": alibi_slopes, "sink": sink, "out": out}
-    tensors |= {"cu_seqlens_q": packed[0], "cu_seqlens_k": packed[1]} if packed else {}
+    tensors |= dict(zip(packed._fields[:2], packed)) if packed else {}
     tensors = {name: each for name, each in tensors.items() if isinstance(each, Tensor)}
     for each in tensors.values():
         _shapes.refuse_kind(each)
@@ -274,7 +281,7 @@ def of_proxies(*arguments):
     q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed, deterministic = arguments
     if out is not None:
         raise NotImplementedError("out: torch.fx traces functions that write nothing.\n  Without it: the result is a new tensor")
-    found = torch.ops.flash_ladder.attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, rung, *(packed or (None, None, 0, 0)), deterministic)
+    found = torch.ops.flash_ladder.attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, rung, *_spread(packed, deterministic))
     return (found[0], found[1]) if return_lse else found[0]
 
 
@@ -284,6 +291,8 @@ _OPTIONS = (
     "bool causal=False, Scalar? scale=None, SymInt[]? window=None, Scalar softcap=0.0, Tensor? alibi_slopes=None, Tensor? sink=None"
 )
 _PACKED = "Tensor? cu_seqlens_q=None, Tensor? cu_seqlens_k=None, SymInt max_seqlen_q=0, SymInt max_seqlen_k=0, bool deterministic=False"
+
+_INTERVALS = "Tensor? mask_first=None, Tensor? mask_end=None"
 
 
 def operator(schema: str, kernel, fake, autograd, *tags: str) -> None:
@@ -315,10 +324,11 @@ def below_autograd(op, keyset, arguments):
 
 def _kernel(
     q, k, v, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None, return_lse=False, rung=None,
-    cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0, deterministic=False,
+    cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0, deterministic=False, mask_first=None, mask_end=None,
 ):  # fmt: skip
     _say_that_it_is_slow(q)
     packed = None if cu_seqlens_q is None else _attention.Packed(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
+    packed = packed if mask_first is None else _attention.MaskIntervals(mask_first, mask_end)
     window = None if window is None else tuple(window)
     result = _attention.run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, None, rung, packed)
     return result if return_lse else (result, q.new_empty(0, dtype=torch.float32))
@@ -326,7 +336,7 @@ def _kernel(
 
 def _fake(
     q, k, v, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None, return_lse=False, rung=None,
-    cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0, deterministic=False,
+    cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0, deterministic=False, mask_first=None, mask_end=None,
 ):  # fmt: skip
     *batch, n, heads, _ = q.shape
     return q.new_empty(q.shape), q.new_empty((*batch, heads, n) if return_lse else (0,), dtype=torch.float32)
@@ -357,7 +367,9 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        _, q, k, v, causal, scale, window, softcap, alibi_slopes, sink, _, _, cu_seqlens_q, cu_seqlens_k, *rest = inputs
+        _, q, k, v, causal, scale, window, softcap, alibi_slopes, sink, _, _, cu_seqlens_q, cu_seqlens_k, *rest, mask_first, _ = inputs
+        if mask_first is not None:
+            raise NotImplementedError(f"mask_intervals: no rung has gradients of them yet.{WITHOUT}")
         ctx.save_for_backward(q, k, v, alibi_slopes, sink, cu_seqlens_q, cu_seqlens_k, *output)
         ctx.options, ctx.rest = (causal, scale, window, softcap), rest  # longest, and deterministic
         ctx.set_materialize_grads(False)
@@ -380,7 +392,7 @@ class _Attention(torch.autograd.Function):
         if d_lse is not None:
             of_lse = _of_lse(d_lse, lse, q, k, backward, *rest)
             gradients = (*of_lse, None) if d_out is None else (gradients[0] + of_lse[0], gradients[1] + of_lse[1], gradients[2])
-        return (None, *gradients, *(None,) * 13)
+        return (None, *gradients, *(None,) * 15)
 
 
 def _of_lse(d_lse, lse, q, k, backward, causal, scale, window, *rest):
@@ -399,7 +411,8 @@ def _of_lse(d_lse, lse, q, k, backward, causal, scale, window, *rest):
     return d_q, (scale_here * most * d_k.float()).to(k.dtype)
 
 
-operator(f"attention(Tensor q, Tensor k, Tensor v, {_OPTIONS}, bool return_lse=False, str? rung=None, {_PACKED}) -> (Tensor, Tensor)", _kernel, _fake, _autograd)
+operator(f"attention(Tensor q, Tensor k, Tensor v, {_OPTIONS}, bool return_lse=False, str? rung=None, {_PACKED}, {_INTERVALS}) -> (Tensor, Tensor)",
+         _kernel, _fake, _autograd)  # fmt: skip
 
 
 def _backward_kernel(

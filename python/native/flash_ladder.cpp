@@ -174,8 +174,11 @@ Spec packed_like(Spec spec, int rows_q, int rows_k) {
 }
 std::string text_of(Spec spec, const Wanted& wanted) {
   if (wanted.packed) spec.lens_q = spec.lens_k = {};
-  return fmt::format("{}{}{}{}", to_string(spec), wanted.packed ? " in sequences of several lengths" : "",
-                     wanted.lse ? " with LSE" : "", wanted.same_bits ? " with the same bits each time" : "");
+  const bool has_intervals = static_cast<bool>(spec.intervals);
+  spec.intervals = {};
+  return fmt::format("{}{}{}{}{}", to_string(spec), has_intervals ? " with intervals of keys" : "",
+                     wanted.packed ? " in sequences of several lengths" : "", wanted.lse ? " with LSE" : "",
+                     wanted.same_bits ? " with the same bits each time" : "");
 }
 
 struct Kernel {
@@ -235,8 +238,9 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
   const auto rank = [&](const Rung& rung, const Variant& variant) {  // the least is the best
     const bool for_few = variant.few_rows > 0;
     const int columns = variant.accepts.d_step > 1 ? variant.accepts.max_d : spec.d;
-    const int unasked = std::popcount(variant.accepts.features & ~needs(spec) & (WINDOW | SOFTCAP | ALIBI)) +
-                        (variant.same_bits && !wanted.same_bits);
+    const int unasked =
+        std::popcount(variant.accepts.features & ~needs(spec) & (WINDOW | SOFTCAP | ALIBI | INTERVALS)) +
+        (variant.same_bits && !wanted.same_bits);
     const int unfit = !for_few ? 1 : rows <= variant.few_rows ? 0 : 2;
     return std::tuple(unfit, -rung.min_sm, !for_few && rung.max_sm == 0, rung.role == Role::lost,
                       !variant.takes(STRIDES), columns, unasked);

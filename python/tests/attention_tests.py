@@ -226,6 +226,77 @@ class Attention(unittest.TestCase):
         self.assertEqual(subprocess.run([sys.executable, "-c", code]).returncode, 0)
 
 
+def documents(n: int, *cuts: int, prefix: int = 0, causal: bool = True):
+    """first and end, of documents that begin at 0 and at the cuts."""
+    query, ends = np.arange(n), np.array([0, *cuts, n])
+    of = np.searchsorted(ends, query, "right")
+    first, last = ends[of - 1], ends[of]
+    end = np.minimum(np.maximum(first + prefix, query + 1), last) if causal else last
+    return first[None].astype(np.int32), end[None].astype(np.int32)
+
+
+class Intervals(unittest.TestCase):
+    def check(self, q, k, v, mask_intervals, **options):
+        out, lse = flash_ladder.attention(q, k, v, mask_intervals=mask_intervals, return_lse=True, **options)
+        expected, expected_lse = reference.attention(q, k, v, mask_intervals=mask_intervals, **options)
+        self.assertLessEqual(np.abs(out - expected).max(), reference.tolerance(v))
+        there = np.isfinite(expected_lse)
+        self.assertTrue(np.array_equal(lse[~there], expected_lse[~there]))
+        self.assertLess(np.abs(lse[there] - expected_lse[there]).max(initial=0), 1e-3 if "softcap" in options else 1e-4)
+
+    def test_documents_and_prefixes(self):
+        for first, end in (documents(300, 70, 200), documents(300, 128, prefix=40), documents(300, 5, 6, 250, causal=False), documents(200, prefix=90)):
+            with self.subTest(end=end):
+                self.check(*inputs(n=first.shape[1], h=2, kv=1), (first, end))
+
+    def test_a_mask_and_a_window_hold_beside_them(self):
+        first, end = documents(200, 60, causal=False)
+        wanted = flash_ladder.attention(*inputs(n=200), mask_intervals=documents(200, 60))
+        self.assertEqual(flash_ladder.attention(*inputs(n=200), mask_intervals=(first, end), causal=True).tobytes(), wanted.tobytes())
+        self.check(*inputs(n=200), (first, end), causal=True, window=(30, 0))
+        self.check(*inputs(n=200), (first, end), softcap=3.0, sink=np.array([1.0, -2.0], np.float32))
+        self.check(*inputs(n=200), (first, end), alibi_slopes=np.array([0.5, 0.25], np.float32))
+
+    def test_any_numbers_in_several_sequences(self):
+        rng = np.random.default_rng(3)
+        for n, n_k in ((200, 300), (131, 90)):
+            first = rng.integers(-20, n_k + 20, (3, n)).astype(np.int32)
+            end = (first + rng.integers(-5, 60, (3, n))).astype(np.int32)
+            first[1, :30], end[1, 7:20], end[2] = -(2**31), 2**31 - 1, 0
+            self.check(*inputs(b=3, n=n, n_k=n_k, h=4, kv=2), (first, end))
+
+    def test_nothing_of_what_nobody_sees_comes_in(self):
+        q, k, v = inputs(n=512)
+        first, end = np.zeros((1, 512), np.int32), np.full((1, 512), 256, np.int32)
+        wanted = flash_ladder.attention(q, k, v, mask_intervals=(first, end))
+        k[:, 256:] = v[:, 256:] = np.nan
+        self.assertEqual(flash_ladder.attention(q, k, v, mask_intervals=(first, end)).tobytes(), wanted.tobytes())
+        k[:, 200:] = np.nan  # and keys in a tile with others
+        end[:] = 200
+        self.assertTrue(np.isfinite(flash_ladder.attention(q, k, np.where(np.isnan(v), 0, v), mask_intervals=(first, end))).all())
+
+    def test_the_kernel_is_asked_for_by_them_alone(self):
+        q, k, v = inputs(n=64)
+        self.assertEqual(flash_ladder.why(q, k, v, mask_intervals=documents(64, 9)).rung, "58_intervals")
+        self.assertNotEqual(flash_ladder.why(q, k, v, window=(9, 0)).rung, "58_intervals")
+
+    def test_what_does_not_fit_is_refused(self):
+        q, k, v = inputs(b=2, n=64)
+        both = np.zeros((2, 64), np.int32), np.ones((2, 64), np.int32)
+        for wrong, error, words in (
+            (both[0], TypeError, "a pair"), ((*both, both[0]), TypeError, "a pair"), ((both[0], None), TypeError, "end"),
+            ((both[0], both[1].astype(np.int64)), TypeError, "int32"), ((both[0][:1], both[1][:1]), ValueError, r"\[2, 64\]"),
+            ((both[0], both[1][:, :63]), ValueError, r"\[2, 64\]"), ((both[0], np.ones((2, 128), np.int32)[:, ::2]), ValueError, "in one piece"),
+        ):  # fmt: skip
+            with self.subTest(words), self.assertRaisesRegex(error, words):
+                flash_ladder.attention(q, k, v, mask_intervals=wrong)
+        for options in ({"rung": "48"}, {"rung": "02"}):
+            with self.assertRaisesRegex(NotImplementedError, "has no intervals of keys"):
+                flash_ladder.attention(q, k, v, mask_intervals=both, **options)
+        with self.assertRaisesRegex(NotImplementedError, "with intervals of keys"):
+            flash_ladder.attention(*inputs(b=2, n=64, d=256), mask_intervals=both)
+
+
 class Why(unittest.TestCase):
     def test_it_names_the_kernel_and_what_others_lack(self):
         q, k, v = inputs(n=100)

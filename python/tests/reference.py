@@ -9,7 +9,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # for matrices as small as t
 import numpy as np  # noqa: E402
 
 
-def attention(q, k, v, *, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None):
+def attention(q, k, v, *, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None, mask_intervals=None):
     """O as [b, n, h, d] and LSE as [b, h, n]."""
     q, k, v = (np.asarray(each, np.float64).transpose(0, 2, 1, 3) for each in (q, k, v))
     group = q.shape[1] // k.shape[1]
@@ -23,6 +23,9 @@ def attention(q, k, v, *, causal=False, scale=None, window=None, softcap=0.0, al
         scores -= np.asarray(alibi_slopes, np.float64)[:, None, None] * abs(distance)
     left, right = window or (-1, -1)
     hidden = ((left >= 0) & (distance < -left)) | ((right >= 0) & (distance > right)) | (causal & (distance > 0))
+    if mask_intervals is not None:
+        first, end = (np.asarray(each, np.int64)[:, None, :, None] for each in mask_intervals)
+        hidden = hidden | (np.arange(n_k) < first) | (np.arange(n_k) >= end)
     scores = np.where(hidden, -np.inf, scores)
     if sink is not None:
         scores = np.concatenate([scores, np.broadcast_to(np.asarray(sink, np.float64)[:, None, None], (*scores.shape[:3], 1))], -1)

@@ -259,6 +259,56 @@ def eager(q, k, v, scale=None, causal=False, window=None):
     return (scores.softmax(-1).to(q.dtype) @ v).transpose(1, 2)
 
 
+class Intervals(unittest.TestCase):
+    """Documents of 50, 30 and 48 tokens."""
+
+    def setUp(self):
+        warnings.simplefilter("ignore")
+        self.ends = torch.tensor([0, 50, 80, 128], dtype=torch.int32)
+        document = torch.bucketize(torch.arange(128), self.ends, right=True)
+        self.first, self.end = self.ends[document - 1][None].contiguous(), self.ends[document][None].contiguous()
+
+    def test_they_are_documents(self):
+        for dtype in (torch.bfloat16, torch.float16):
+            q, k, v = tensors(dtype=dtype)
+            out = flash_ladder.attention(q, k, v, causal=True, mask_intervals=(self.first, self.end))
+            by_head = [each.double().transpose(1, 2) for each in (q, k, v)]
+            key, query = torch.arange(128), torch.arange(128)[:, None]
+            seen = (key >= self.first[0][:, None]) & (key < self.end[0][:, None]) & (key <= query)
+            wanted = torch.nn.functional.scaled_dot_product_attention(*by_head, attn_mask=seen).transpose(1, 2)
+            self.assertLess((out - wanted).abs().max().item(), 0.03 if dtype is torch.bfloat16 else 4e-3)
+            alone = flash_ladder.flash_attn_varlen_func(*(each[0] for each in (q, k, v)), self.ends, self.ends, 50, 50, causal=True)
+            self.assertLess((out[0] - alone).abs().max().item(), 0.03 if dtype is torch.bfloat16 else 4e-3)
+
+    def test_a_graph_has_no_break(self):
+        def block(q, k, v, first, end):
+            return flash_ladder.attention(2 * q, k, v, mask_intervals=(first, end), return_lse=True)
+
+        arguments = *tensors(dtype=torch.bfloat16), self.first, self.end
+        compiled = torch.compile(block, fullgraph=True, backend="aot_eager")
+        for found, wanted in zip(compiled(*arguments), block(*arguments)):
+            self.assertTrue(torch.equal(found, wanted))
+        torch.library.opcheck(torch.ops.flash_ladder.attention, arguments[:3], {"mask_first": self.first, "mask_end": self.end})
+
+    def test_a_call_like_an_earlier_one_reads_its_own(self):
+        q, k, v = tensors(dtype=torch.bfloat16)
+        one = flash_ladder.attention(q, k, v, mask_intervals=(self.first, self.end))
+        other = flash_ladder.attention(q, k, v, mask_intervals=(self.first * 0, self.end))
+        self.assertTrue(torch.equal(one[:, :50], other[:, :50]))
+        self.assertFalse(torch.equal(one[:, 50:], other[:, 50:]))
+        self.assertTrue(torch.equal(one, flash_ladder.attention(q, k, v, mask_intervals=(self.first, self.end))))
+
+    def test_gradients_are_refused(self):
+        q, k, v = tensors(dtype=torch.bfloat16)
+        q.requires_grad_()
+        with self.assertRaisesRegex(NotImplementedError, "intervals of keys"):
+            flash_ladder.attention(q, k, v, mask_intervals=(self.first, self.end))
+        with self.assertRaisesRegex(NotImplementedError, "mask_intervals"):
+            torch.ops.flash_ladder.attention(q, k, v, return_lse=True, mask_first=self.first, mask_end=self.end)
+        with torch.no_grad():
+            flash_ladder.attention(q, k, v, mask_intervals=(self.first, self.end))
+
+
 class Gradients(unittest.TestCase):
     """Held to float64. torch.autograd.gradcheck takes differences: steps that f16 can tell apart are none of a derivative."""
 
