@@ -46,14 +46,17 @@ __device__ __forceinline__ float score_of(const ScoreParams& p, float product, i
 }
 
 // A query walks over the keys that it sees.   Grid (n_q, heads, batch).
-__global__ void __launch_bounds__(32) attention(ScoreParams p) {
+__global__ void __launch_bounds__(32) attention(IntervalParams p) {
   const Sequence sequence(p, blockIdx.z);
   const int query = blockIdx.x, head = blockIdx.y, kv_head = head / (p.heads / p.kv_heads);  // GROUPED
   if (query >= sequence.n_q) return;
   // MASK  The last query's own key is the last one. A causal mask is a window with no key behind a query's own.
   const int own = query + sequence.n_k - sequence.n_q;
-  const int begin = p.left < 0 ? 0 : max(own - p.left, 0);
-  const int end = p.right < 0 ? sequence.n_k : min(own + 1 + p.right, sequence.n_k);
+  int begin = p.left < 0 ? 0 : max(own - p.left, 0);
+  int end = p.right < 0 ? sequence.n_k : min(own + 1 + p.right, sequence.n_k);
+  // INTERVALS  And of these keys, those that are listed for the query.
+  if (p.first != nullptr) begin = max(begin, ld_global_s32(p.first + int64_t(blockIdx.z) * p.n_q + query));
+  if (p.first != nullptr) end = min(end, ld_global_s32(p.end + int64_t(blockIdx.z) * p.n_q + query));
 
   float Q[EACH], O[EACH] = {}, row_max = -INFINITY, row_sum = 0.0f;
   load_row(Q, p.Q, sequence.offset(p.Q_strides, head, sequence.q_begin + query));
@@ -82,7 +85,7 @@ __global__ void __launch_bounds__(32) attention(ScoreParams p) {
 }
 
 // LAUNCH
-void run(Device& device, const ScoreParams& p) {
+void run(Device& device, const IntervalParams& p) {
   launch(device, attention, dim3(p.n_q, p.heads, p.batch), dim3(32), 0, p);
 }
 

@@ -15,7 +15,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from transformers import AttentionInterface, AttentionMaskInterface, masking_utils
 
 from . import _attention, _torch
-from ._attention import Packed, attention
+from ._attention import MaskIntervals, Packed, attention
 from ._attention import attend as attend_packed
 
 # transformers looks for every name that has "flash" in it on its hub of kernels.
@@ -33,11 +33,13 @@ def register() -> None:
 # What mask() hands to all layers has four dimensions, as transformers passes such a tensor on without a look. It is one of two:
 # - [batch, left + 2, right + 2, 0], without numbers: all keys are there, and a query sees so many before and behind its own; -1 is all.
 # - [batch, 1, 1, HEADER + queries + keys], int64. Of each query and each key the number of its sequence in the row; of a key that nobody
-#   sees -1. The header is MAGIC, left, right, how far the first query is behind the first key, and whether it is to be refused.
+#   sees -1. The header is MAGIC, left, right, how far the first query is behind the first key, and whether it is to be refused. Where blocks
+#   see themselves whole, as pictures do, and the prefix of a PaliGemma, the same again: left and right within what they are added to, and
+#   of each query and each key the number of its block, or -1.
 
 WHERE = masking_utils.causal_mask_function.__code__.co_filename
-HEADER, MAGIC = 5, 0x6C61646465720001
-PICTURES = "Blocks that see themselves whole, as pictures do: no rung takes that yet." + OTHERWISE
+HEADER, OF_BLOCKS, MAGIC = 5, 2, 0x6C61646465720001
+PICTURES = "Blocks that see themselves whole, as pictures do, in a way that is no interval of keys for each query: no rung takes that." + OTHERWISE
 
 
 def mask(
@@ -58,11 +60,14 @@ def mask(
     if attention_mask is not None:
         there.append(F.pad(attention_mask, (0, max(0, kv_length + kv_offset - attention_mask.shape[-1]))))
     there = [each[:, kv_offset : kv_offset + kv_length].bool() for each in there]
-    blocks = [each.ids for each in terms if isinstance(each, _Blocks)]
+    blocks = [each for each in terms if isinstance(each, _Blocks)]
     if not _is_read_by_others(queries, *there):
-        if any((each >= 0).any() for each in blocks):
-            raise NotImplementedError(PICTURES)
-        blocks, there = [], [each for each in there if not each.all()]
+        for each in blocks:
+            if not (each.ids >= 0).any():  # what they would be added to is all
+                left, right = _narrower(left, each.left), _narrower(right, each.right)
+        blocks, there = [each for each in blocks if (each.ids >= 0).any()], [each for each in there if not each.all()]
+    if len(blocks) > 1:
+        raise NotImplementedError(PICTURES)
     lies_right = left < 0 and right < 0 or (not isinstance(q_offset, torch.Tensor) and q_offset + q_length == kv_offset + kv_length)
     if lies_right and not (same or there or blocks):
         return torch.empty((batch_size, left + 2, right + 2, 0), dtype=torch.int64, device=device)
@@ -75,12 +80,18 @@ def mask(
     for each in there:
         k_ids = torch.where(each, k_ids, -1)
     refused = torch.zeros((1, 1), dtype=torch.bool, device=device)
-    for ids in blocks:
-        refused = refused | (ids >= 0).any()
     behind = q_offset - kv_offset
     numbers = [torch.full((1, 1), each, device=device, dtype=torch.int64) for each in (MAGIC, left, right)]
     numbers.append(behind.reshape(1, 1).long() if isinstance(behind, torch.Tensor) else torch.full((1, 1), behind, device=device, dtype=torch.int64))
-    return torch.cat([each.long().expand(batch_size, -1) for each in (*numbers, refused, q_ids, k_ids)], 1)[:, None, None]
+    parts = [*numbers, refused, q_ids, k_ids]
+    for each in blocks:
+        parts += [torch.full((1, 1), side, device=device, dtype=torch.int64) for side in (each.left, each.right)]
+        parts += [each.ids[:, where[0]] for where in (queries, keys)]
+    return torch.cat([each.long().expand(batch_size, -1) for each in parts], 1)[:, None, None]
+
+
+def _narrower(one: int, other: int) -> int:
+    return max(one, other) if min(one, other) < 0 else min(one, other)
 
 
 class _Window(NamedTuple):
@@ -108,7 +119,11 @@ class _Padding(NamedTuple):
 
 
 class _Blocks(NamedTuple):
-    ids: torch.Tensor  # those that are not below 0 see each other, too
+    """A query sees what a window shows, and keys of its own number, if that is not below 0."""
+
+    ids: torch.Tensor
+    left: int = -1
+    right: int = -1
 
 
 def _read(function, queries, keys) -> list:
@@ -127,10 +142,15 @@ def _read(function, queries, keys) -> list:
         return [term for each in of["mask_functions"] for term in _read(each, queries, keys)]
     if name == "or_masks.<locals>.or_mask":  # with blocks, which may be none
         terms = [_read(each, queries, keys) for each in of["mask_functions"]]
-        others = [each for each in terms if not (len(each) == 1 and isinstance(each[0], _Blocks))]
-        if len(others) == 1:
-            return [term for each in terms for term in each]
-        raise NotImplementedError("A mask is one function or another, as prefixes are: no rung takes that yet." + OTHERWISE)
+        blocks = [each[0] for each in terms if len(each) == 1 and isinstance(each[0], _Blocks)]
+        others = [term for each in terms for term in each if not any(term is block for block in blocks)]
+        if len(blocks) == 1 == len(terms) - 1 and all(isinstance(each, (_Window, _Remapped)) for each in others):
+            left = right = -1
+            for each in others:
+                if isinstance(each, _Window):
+                    left, right = _narrower(left, each.left), _narrower(right, each.right)
+            return [_Blocks(blocks[0].ids, left, right), *(each for each in others if isinstance(each, _Remapped))]
+        raise NotImplementedError("A mask is one function or another: no rung takes that yet." + OTHERWISE)
     if name == "sliding_window_overlay":
         return [_Window(of["sliding_window"] - 1, -1)]
     if name == "sliding_window_bidirectional_overlay":
@@ -180,7 +200,7 @@ def attend(
             code = _of_padding(attention_mask, n_q, n_k, left, right)
     elif attention_mask.ndim == 4 and attention_mask.dtype == torch.int64 and attention_mask.shape[-1] == 0:
         left, right = attention_mask.shape[1] - 2, attention_mask.shape[2] - 2
-    elif attention_mask.ndim == 4 and attention_mask.dtype == torch.int64 and attention_mask.shape[-1] == HEADER + n_q + n_k:
+    elif attention_mask.ndim == 4 and attention_mask.dtype == torch.int64 and attention_mask.shape[-1] in _lengths_of_codes(n_q, n_k):
         left = right = -1  # its numbers say it
         code = attention_mask
     else:
@@ -202,7 +222,7 @@ def attend(
     wants_gradients = torch.is_grad_enabled() and _torch.wants_gradients(q, k, v, s_aux)
     if not _is_read_by_others(q, k, v, code, positions):
         meaning = _meaning(code, positions, batch, n_q, n_k, left, right)
-        if meaning.pieces is None:
+        if meaning.pieces is None and meaning.intervals is None:
             causal, window = _causal_and_window(meaning.left, meaning.right)
             return attention(q, k, v, **{**options, "causal": causal, "window": window}), None
         if not wants_gradients:
@@ -211,6 +231,11 @@ def attend(
         raise NotImplementedError(f"Of a sink there are no gradients.{_torch.WITHOUT}")
     out, _ = torch.ops.flash_ladder.attend(q, k, v, code, positions, left, right, scaling, softcap, s_aux, wants_gradients)
     return out, None
+
+
+def _lengths_of_codes(n_q: int, n_k: int) -> tuple[int, int]:
+    """Without blocks, and with some."""
+    return HEADER + n_q + n_k, HEADER + OF_BLOCKS + 2 * (n_q + n_k)
 
 
 def _causal_and_window(left: int, right: int) -> tuple:
@@ -241,6 +266,7 @@ class Meaning(NamedTuple):
     left: int
     right: int
     pieces: Optional[List[List[Piece]]]  # of each row, in order; None: each row is one
+    intervals: Optional[MaskIntervals] = None  # all that it means, then
 
 
 def _meaning(code, positions, batch: int, n_q: int, n_k: int, left: int, right: int) -> Meaning:
@@ -261,8 +287,44 @@ def _of_code(code: torch.Tensor, n_q: int, n_k: int) -> Meaning:
         raise NotImplementedError("A mask of whole numbers that is none of ours: no rung takes that." + OTHERWISE)
     if is_refused:
         raise NotImplementedError(PICTURES)
-    pieces = [_of_row(row[HEADER : HEADER + n_q], row[HEADER + n_q :], left, right, behind) for row in numbers]
+    ids, blocks = np.split(numbers[:, HEADER:], [n_q + n_k], axis=1)
+    if blocks.size:
+        inner, blocks = blocks[0, :OF_BLOCKS].tolist(), blocks[:, OF_BLOCKS:]
+        if (blocks[:, :n_q] >= 0).any():
+            rows = [_interval_of_row(row, of_row, n_q, (left, right), inner, behind) for row, of_row in zip(ids, blocks)]
+            return Meaning(-1, -1, None, MaskIntervals(*(torch.from_numpy(np.stack(each).astype(np.int32)).to(code.device) for each in zip(*rows))))
+        left, right = _narrower(left, inner[0]), _narrower(right, inner[1])
+    pieces = [_of_row(row[:n_q], row[n_q:], left, right, behind) for row in ids]
     return Meaning(left, right, None if all(each == [Piece(0, n_q, 0, n_k)] for each in pieces) else pieces)
+
+
+def _interval_of_row(ids, blocks, n_q: int, outer, inner, behind: int) -> tuple:
+    """The first key that each query sees, and the one behind the last: of its sequence those within `inner`, and those of its block; of all
+    these those within `outer`."""
+    own = np.arange(n_q) + behind
+
+    def runs_of(numbers):
+        """Of each query the keys of its number."""
+        of_keys: dict = {}
+        for begin, end, number in _runs(numbers[n_q:]):
+            if number in of_keys:
+                raise NotImplementedError("The mask has gaps within a sequence or a block; no rung takes that." + OTHERWISE)
+            of_keys[number] = begin, end
+        return np.array([of_keys.get(int(number), (0, 0)) for number in numbers[:n_q]]).T
+
+    def within(first, end, sides):
+        left, right = sides
+        return (first if left < 0 else np.maximum(first, own - left)), (end if right < 0 else np.minimum(end, own + right + 1))
+
+    sequence, block = runs_of(ids), runs_of(blocks)
+    first, end = within(*sequence, inner)
+    block_first, block_end = np.maximum(block[0], sequence[0]), np.minimum(block[1], sequence[1])
+    has_block, has_others = block_first < block_end, first < end
+    if (has_block & has_others & (np.maximum(first, block_first) > np.minimum(end, block_end))).any():
+        raise NotImplementedError(PICTURES)
+    first = np.where(has_block, np.where(has_others, np.minimum(first, block_first), block_first), first)
+    end = np.where(has_block, np.where(has_others, np.maximum(end, block_end), block_end), end)
+    return within(first, end, outer)
 
 
 def _of_row(q_ids, k_ids, left: int, right: int, behind: int) -> List[Piece]:
@@ -367,7 +429,7 @@ def _forward(q, k, v, meaning: Meaning, scale, softcap, sink, with_lse: bool) ->
     """O, and LSE as [batch, heads, n] if it is wanted."""
     causal, window = _causal_and_window(meaning.left, meaning.right)
     if meaning.pieces is None:
-        found = _attention.run(q, k, v, causal, scale, window, softcap, None, sink, with_lse, None, None, None)
+        found = _attention.run(q, k, v, causal, scale, window, softcap, None, sink, with_lse, None, None, meaning.intervals)
         return found if with_lse else (found, None)
     batch, n_q, heads, _ = q.shape
     k_rows, v_rows, step = _as_rows(k, v)
@@ -400,7 +462,7 @@ def _check_gradients(q, k, v, meaning: Meaning, scale, softcap, sink) -> None:
     deterministic = torch.are_deterministic_algorithms_enabled()
     try:
         if meaning.pieces is None:
-            return _attention.check_gradients(q, k, v, *options, None, deterministic)
+            return _attention.check_gradients(q, k, v, *options, meaning.intervals, deterministic)
         n_k = k.shape[1]
         packed = _packed_of(meaning.pieces, q.shape[1], n_k, len(k) * n_k, q.device)
         try:

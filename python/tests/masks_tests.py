@@ -193,22 +193,24 @@ class Models(Case):
         mask[1] = 1
         self.generated(model, input_ids=tokens(), attention_mask=mask)
 
-    def test_pictures_are_refused_and_texts_are_not(self):
+    def test_pictures_see_themselves_whole(self):
         model, ids = gemma3(), tokens()
         self.same(model, input_ids=ids)
         self.same(model, input_ids=ids, token_type_ids=torch.zeros_like(ids))
         self.same(model, padding(), input_ids=ids, attention_mask=padding(), token_type_ids=torch.zeros_like(ids))
         where = torch.zeros_like(ids)
         where[:, 4:8] = 1
-        self.refused(model, "picture|one function or another|one's own", input_ids=ids, token_type_ids=where)
+        self.same(model, input_ids=ids, token_type_ids=where)
+        self.same(model, padding(), input_ids=ids, attention_mask=padding(), token_type_ids=where)
         ids = ids.clone()
         ids[:, 4:8] = 100
         pixels = torch.randn(2, 3, 28, 28, generator=torch.Generator().manual_seed(0)).to(BF16)
-        try:
-            self.logits(model, "eager", input_ids=ids, pixel_values=pixels, token_type_ids=where)
-        except Exception as reason:  # then there is no picture to refuse
-            self.fail(reason)
-        self.refused(model, "picture|one function or another|one's own", input_ids=ids, pixel_values=pixels, token_type_ids=where)
+        self.same(model, input_ids=ids, pixel_values=pixels, token_type_ids=where)
+        self.generated(model, input_ids=ids, pixel_values=pixels, token_type_ids=where)
+        model.train()
+        model.set_attn_implementation(NAME)
+        with self.assertRaisesRegex(NotImplementedError, "asks for gradients.*intervals of keys"):
+            model(input_ids=ids, token_type_ids=where)
 
 
 class Rows(Case):
@@ -360,6 +362,7 @@ class Functions(Case):
         zero = torch.zeros(2, dtype=torch.long)
         packed = torch.tensor([[0, 0, 0, 1, 1, 1], [0, 1, 1, 1, 2, 2]])
         positions = torch.tensor([[0, 1, 2, 0, 1, 2], [0, 0, 1, 2, 0, 1]])
+        pictures, prefixes = torch.tensor([[0, 0, -1, -1, 1, 1], [-1, 0, 0, 0, 1, -1]]), torch.tensor([[0, 0, 0, -1, -1, -1], [0, -1, -1, -1, -1, -1]])
 
         def in_rows(function):
             return masks.and_masks(remapped(function, positions) if remapped else function, masks.packed_sequence_mask_function(packed))
@@ -369,6 +372,9 @@ class Functions(Case):
                          masks.sliding_window_bidirectional_mask_function(0), masks.chunked_causal_mask_function(2, zero), masks.chunked_causal_mask_function(4, zero + 1),
                          masks.and_masks(masks.sliding_window_causal_mask_function(3), masks.chunked_overlay(4, zero)),
                          masks.and_masks(causal, masks.padding_mask_function(left)), masks.or_masks(causal, masks.blockwise_overlay(packed * 0 - 1)),
+                         masks.or_masks(causal, masks.blockwise_overlay(pictures)), masks.or_masks(masks.sliding_window_causal_mask_function(2), masks.blockwise_overlay(pictures)),
+                         masks.and_masks(masks.or_masks(causal, masks.blockwise_overlay(pictures)), masks.sliding_window_overlay(2)),
+                         masks.or_masks(causal, masks.blockwise_overlay(prefixes)), masks.or_masks(whole, masks.blockwise_overlay(pictures)),
                          masks.and_masks(masks.or_masks(causal, masks.blockwise_overlay(packed * 0 - 1)), masks.sliding_window_overlay(2)),
                          in_rows(causal), in_rows(masks.sliding_window_causal_mask_function(2)), in_rows(masks.chunked_causal_mask_function(2, zero))):  # fmt: skip
             for mask in (None, left, right):
@@ -412,7 +418,8 @@ class Functions(Case):
             self.assertTrue(torch.equal((out[0, :, 0, :4] > 0).float(), wanted.float()))
 
     def test_what_cannot_be_read_is_refused(self):
-        causal, ids = masks.causal_mask_function, torch.tensor([[0, 0, -1, -1, 1, 1]] * 2)
+        causal, ids = masks.causal_mask_function, torch.tensor([[0, 0, -1, 0, 1, 1]] * 2)
+        blocks = masks.blockwise_overlay(ids)
 
         def own(batch, head, q, k):
             return k <= q
@@ -423,17 +430,20 @@ class Functions(Case):
 
         Own.__qualname__ = own.__qualname__ = "causal_mask_function"
         for function in (own, Own(), lambda *where: where[3] <= where[2], masks.or_masks(causal, own), masks.and_masks(causal, own), masks.or_masks(causal, causal),
-                         masks.or_masks(causal, masks.blockwise_overlay(ids)), masks.and_masks(masks.or_masks(causal, masks.blockwise_overlay(ids)), masks.sliding_window_overlay(3)),
+                         masks.or_masks(causal, blocks, blocks), masks.or_masks(masks.chunked_causal_mask_function(2, torch.zeros(2, dtype=torch.long)), blocks),
                          masks.add_offsets_to_mask_function(causal, 1, 0), *([remapped(causal, ids)] if remapped else [])):  # fmt: skip
             with self.subTest(function), self.assertRaisesRegex(NotImplementedError, "no rung|nothing says"):
                 flash_ladder.transformers.mask(**self.made(function))
+        for function in (masks.or_masks(causal, blocks), masks.or_masks(masks.sliding_window_causal_mask_function(1), masks.blockwise_overlay(ids))):
+            with self.assertRaisesRegex(NotImplementedError, "gaps within"):  # a block in two parts
+                self.check(**self.made(function))
 
     def test_by_transformers_makers(self):
         config = transformers.LlamaConfig(**SIZES)
         config._attn_implementation = NAME
         embedded, ids = torch.zeros(2, 6, 256), torch.tensor([[0, 0, -1, -1, 1, 1]] * 2)
         whole = {"config": config, "inputs_embeds": embedded, "attention_mask": None, CACHE: None}
-        for more in (dict(block_sequence_ids=ids), dict(or_mask_function=lambda *where: where[3] < 3), dict(and_mask_function=lambda *where: where[3] < 3)):
+        for more in (dict(or_mask_function=lambda *where: where[3] < 3), dict(and_mask_function=lambda *where: where[3] < 3)):
             with self.subTest(**{name: 0 for name in more}), self.assertRaises(NotImplementedError):
                 masks.create_causal_mask(**whole, **more)
         taken = masks.create_causal_mask(**whole, and_mask_function=masks.sliding_window_overlay(3))

@@ -37,8 +37,12 @@ Row plain_row(const Spec& spec, const Inputs& inputs, int64_t unit, int64_t quer
   double largest = -INFINITE;
   for (int64_t key = 0; key < keys; ++key) {
     const int64_t distance = key - (query + keys - queries);
+    const auto of_query = [&](const char* name) {
+      return inputs[name][static_cast<size_t>(sequence * spec.n + query)];
+    };
     const bool hidden = (spec.causal && distance > 0) || (spec.left >= 0 && distance < -spec.left) ||
-                        (spec.right >= 0 && distance > spec.right);
+                        (spec.right >= 0 && distance > spec.right) ||
+                        (spec.intervals && (double(key) < of_query("first") || double(key) >= of_query("end")));
     double score = 0;
     for (int64_t c = 0; c < spec.d; ++c) score += number("Q", unit, query, c) * number("K", key_unit, key, c);
     score *= spec.scale();
@@ -73,9 +77,51 @@ const char* const PROBLEMS[] = {
     "h=2 nq=9 nk=3 d=16 causal sink",
     "b=3 h=2 nq=20 nk=30 d=16 causal lens_q=20,3,0 lens_k=10,0,30",
     "b=2 h=4 kv=2 n=33 d=16 bf16 causal window=20,0 softcap=5 alibi sink lens_q=33,20 lens_k=12,33",
+    "b=2 h=2 n=40 d=16 causal documents=4",
+    "b=2 h=4 kv=2 nq=30 nk=50 d=16 scattered=4 sink",
+    "h=2 n=40 d=16 bf16 window=9,3 documents=3@8 prefix=5 alibi",
+    "b=2 h=1 n=12 d=16 intervals=5*3:9,10*-4:2,3*8:5,1*0:99",
 };
 
 }  // namespace
+
+TEST_CASE("intervals are those that the words say") {
+  const auto seen = [](const char* text) {
+    const Spec spec = parse_spec(text).value();
+    std::string all;
+    for (int64_t sequence = 0; sequence < spec.batch; ++sequence) {
+      for (int64_t query = 0; query < spec.n; ++query) {
+        std::string one;
+        for_each_run_of_keys(spec, sequence, query,
+                             [&](const Keys& run) { one += fmt::format("{}-{}", run.first, run.last); });
+        all += one + " ";
+      }
+    }
+    return all;
+  };
+  CHECK(seen("n=4 documents=1") == "0-4 0-4 0-4 0-4 ");
+  CHECK(seen("n=4 prefix=0") == seen("n=4 causal"));
+  CHECK(seen("n=4 prefix=2") == "0-2 0-2 0-3 0-4 ");
+  CHECK(seen("nq=2 nk=5 prefix=2") == "0-4 0-5 ");
+  CHECK(seen("b=2 n=3 intervals=1*0:2,3*1:9,1*-3:1") == "0-2 1-3 1-3 1-3 0-1 0-1 ");
+  CHECK(seen("n=3 intervals=1*2:2,1*2:1,1*3:7") == "   ");
+  CHECK(seen("n=4 intervals=2*0:2,2*2:4 causal") == "0-1 0-2 2-3 2-4 ");
+  CHECK(seen("n=6 intervals=6*1:6 prefix=2 window=2,-1") == "1-3 1-3 1-3 1-4 2-5 3-6 ");
+  // Documents lie side by side, each of its queries sees all of it, and with another seed or in another sequence they are others.
+  for (const char* text : {"n=50 documents=5", "n=50 documents=5@2", "b=2 n=50 documents=5", "n=9 documents=40"}) {
+    const Spec spec = parse_spec(text).value();
+    for (int64_t sequence = 0; sequence < spec.batch; ++sequence) {
+      for (int64_t query = 0; query < spec.n; ++query) {
+        const KeyRuns own = runs_of_keys(spec, sequence, query);
+        REQUIRE(own.size() == 1);
+        CHECK(own.front().has(query));
+        CHECK(runs_of_keys(spec, sequence, own.front().first).front().last == own.front().last);
+      }
+    }
+  }
+  CHECK(seen("n=50 documents=5") != seen("n=50 documents=5@2"));
+  CHECK(seen("b=2 n=50 documents=5") != seen("n=50 documents=5") + seen("n=50 documents=5"));
+}
 
 TEST_CASE("no more heads behind the sequences of a launch take no more and no less memory") {
   for (const char* words : {"b=3 h=1 n=9 lens_q=4,0,9 lens_k=9,2,5", "b=3 h=2 n=9 lens_q=4,0,9", "b=2 h=3 n=9 pad=8",

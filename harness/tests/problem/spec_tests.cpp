@@ -63,6 +63,24 @@ TEST_CASE("every problem is the one that its text says") {
       }
     }
     if (spec.lens_q.count > 0) spec.layout = Layout::bhnd;
+    if (spec.lens_q.count == 0 && below(2)) {
+      Intervals& intervals = spec.intervals;
+      switch (below(4)) {
+        case 0:
+          intervals.scattered = 1 + below(99);
+          break;
+        case 1:
+          intervals.documents = 1 + below(9), intervals.seed = 1 + below(3);
+          break;
+        case 2:
+          intervals.rows[0] = {1 + below(9), below(9) - 4, below(99)}, intervals.rows[1] = {7, -5, 3};
+          break;
+        default:
+          break;
+      }
+      if (intervals.rows[0].count > 0) intervals.listed = 2;
+      if (!spec.causal && below(2)) intervals.prefix = below(9);
+    }
     const std::string text = to_string(spec);
     INFO(text);
     const auto parsed = parse_spec(text);
@@ -103,6 +121,15 @@ TEST_CASE("a malformed problem is refused by its word, with what that could have
       {"lens_q=1,,2", {"lens_q takes"}},
       {"lens_q=0*2", {"lens_q takes"}},
       {"lens_q=300*1,300*2", {"lens_q takes"}},
+      {"documents=0", {"documents takes"}},
+      {"documents=3@", {"documents takes"}},
+      {"documents=3 scattered=1", {"documents and scattered"}},
+      {"intervals=3:4", {"intervals takes", "100*0:70"}},
+      {"intervals=0*3:4", {"intervals takes"}},
+      {"intervals=1*3:4,", {"intervals takes"}},
+      {"prefix=-1", {"prefix takes"}},
+      {"causal prefix=5", {"prefix", "causal"}},
+      {"n=9 lens_q=9 documents=2", {"several lengths", "documents"}},
   };
   for (const auto& [text, parts] : wrong) {
     INFO(text);
