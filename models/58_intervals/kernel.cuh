@@ -1,5 +1,5 @@
 // 58_intervals: which keys a query sees is data, an interval for each query; the warp that copies looks at a tile's.
-// Before:  in 48 it is a formula, causal or a window, of the query's number. Documents and prefixes have no such formula.
+// Before:  in 48 it is a formula of the query's number, causal or a window. Documents and prefixes have no formula.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 194 KiB and 192 B.
 //          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR == BC, sm_90a.
 // Shapes:  Q, O: [batch, heads, n_q, d] f16 or bf16; K, V: [batch, kv_heads, n_k, d] of that type, in any strides.
