@@ -80,6 +80,13 @@ def gemma3():
     return made(transformers.Gemma3ForConditionalGeneration, config)
 
 
+def paligemma():
+    text = transformers.GemmaConfig(**SIZES)
+    vision = transformers.SiglipVisionConfig(hidden_size=128, intermediate_size=64, num_hidden_layers=1, num_attention_heads=1, image_size=28, patch_size=14)
+    config = transformers.PaliGemmaConfig(text_config=text, vision_config=vision, image_token_index=100, projection_dim=256)
+    return made(transformers.PaliGemmaForConditionalGeneration, config)
+
+
 def tokens(rows=2, n=20, seed=1):
     return torch.randint(3, 90, (rows, n), generator=torch.Generator().manual_seed(seed))
 
@@ -211,6 +218,17 @@ class Models(Case):
         model.set_attn_implementation(NAME)
         with self.assertRaisesRegex(NotImplementedError, "asks for gradients.*intervals of keys"):
             model(input_ids=ids, token_type_ids=where)
+
+
+    def test_prefixes(self):
+        model, ids = paligemma(), tokens()
+        behind = torch.ones_like(ids)
+        behind[0, :9] = behind[1, :3] = 0
+        self.same(model, input_ids=ids, token_type_ids=behind)
+        self.same(model, padding(), input_ids=ids, attention_mask=padding(), token_type_ids=behind)
+        whole = self.logits(model, NAME, input_ids=ids, token_type_ids=behind * 0)
+        self.assertFalse(torch.equal(whole, self.logits(model, NAME, input_ids=ids, token_type_ids=behind)))
+        self.generated(model, input_ids=ids, token_type_ids=behind * 0)
 
 
 class Rows(Case):
