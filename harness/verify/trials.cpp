@@ -372,7 +372,7 @@ std::vector<Trial> whose_queries(const Variant& variant, const Shape& usual, uin
   std::vector<Trial> trials;
   // Blocks that stay take more than they begin with, under a mask whatever there is to do.
   const bool stay = depends_on_gpu(variant, few_tiles(variant, usual, seed, 4, 4).shape, emulator::MULTIPROCESSORS);
-  if (!has_tensor_cores(variant, usual) || (usual.causal && stay)) return trials;
+  if (!has_tensor_cores(variant, usual) || (stay && (usual.causal || variant.few_rows > 0))) return trials;
   for (const auto& [heads, n] : {std::pair{16, 1024}, {32, 512}, {8, 768}, {64, 320}}) {
     if (usual.causal && n != 1024) continue;
     Shape shape = as_models_share(variant, with_heads(usual, 1, heads));

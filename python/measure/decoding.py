@@ -1,6 +1,7 @@
 """One query beside many keys, in a CUDA graph of launches over copies that the L2 cache does not hold: rungs, FlashAttention-3 and cuDNN in
 turns. How long a launch takes, and how many bytes of K and V it reads in a second. decoding/README.md shows the rows.
-    python3 python/measure/decoding.py --csv docs/results/CARD_decoding.csv --commit HASH [--rungs d02_split d05_dependent] [--rounds 20]"""
+    python3 python/measure/decoding.py --csv docs/results/CARD_decoding.csv --commit HASH [--rungs d02_split d05_dependent] [--rounds 20]
+With --cache: caches in one piece and in pages, of sequences that are full or of several lengths."""
 
 from __future__ import annotations
 
@@ -13,8 +14,11 @@ import statistics
 import sys
 
 import flash_ladder
+import fa3 as fa3_peer
 import peers
 import torch
+from flash_ladder._attention import Cache
+from flash_ladder._torch import attend_cache
 from peers import Problem
 
 LAUNCHES, FLUSH = 20, 300e6  # of a graph; bytes of all copies, at least: six times an H200's L2
@@ -28,14 +32,12 @@ def problems() -> list[Problem]:
     return found
 
 
-def graph_of(make, p: Problem, copies: list[peers.Tensors]) -> torch.cuda.CUDAGraph:
-    calls = [make(p, each) for each in copies]
+def graph_of(calls: list, unlike, most: float) -> torch.cuda.CUDAGraph:
+    """Of a call over each copy in turn. `unlike`: how far the first one's result is from the right one."""
     result = calls[0]()
     torch.cuda.synchronize()
-    wanted, of = peers.expected(p, copies[0])
-    unlike = max(((a - b).norm() / b.norm()).item() for a, b in zip(of([result]), wanted))
-    if unlike > peers.MOST_UNLIKE[p.dtype]:
-        raise peers.Refusal(f"wrong by {unlike:.1e}")
+    if (off := unlike(result)) > most:
+        raise peers.Refusal(f"wrong by {off:.1e}")
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     with torch.cuda.stream(stream):
         calls[0]()
@@ -44,6 +46,86 @@ def graph_of(make, p: Problem, copies: list[peers.Tensors]) -> torch.cuda.CUDAGr
         for i in range(LAUNCHES):
             calls[i % len(calls)]()
     return graph
+
+
+def copies_of(bytes_read: int) -> range:
+    return range(min(LAUNCHES, math.ceil(FLUSH / bytes_read) + 1))
+
+
+def cases(rungs: list[str]):
+    """The words of a problem, the bytes of K and V that it reads, what has to be kept, and of each contender how its graph is made."""
+    known = {rung: lambda p, t, rung=rung: lambda: flash_ladder.attention(*t.qkv, causal=p.causal, rung=rung) for rung in rungs}
+    known |= {name: make for name, (make, _) in peers.contenders().items() if name in ("fa3", "cudnn")}
+    for p in problems():
+        bytes_read = 2 * 2 * p.batch * p.kv_heads * p.n_k * p.d
+        copies = [peers.Tensors(p) for _ in copies_of(bytes_read)]
+        wanted, of = peers.expected(p, copies[0])
+        unlike = lambda result: max(((a - b).norm() / b.norm()).item() for a, b in zip(of([result]), wanted))
+        graphs = {name: lambda make=make: graph_of([make(p, each) for each in copies], unlike, peers.MOST_UNLIKE[p.dtype])
+                  for name, make in known.items()}  # fmt: skip
+        yield p.words, bytes_read, graphs
+
+
+HEADS, KV_HEADS, D = 32, 8, 128
+PAGES = (256, 64, 16, 1)
+FULL = [[1024], [8192], [65536], [8192] * 8, [65536] * 8, [1024] * 64, [8192] * 64]
+UNLIKE = [[4641, 45118, 1730, 1696], [65536] + [1024] * 15, [i * 512 + 100 for i in range(32)]]
+
+
+def cached_cases(rungs: list[str]):
+    fa3 = "fa3" in peers.contenders()
+    for lengths in FULL + UNLIKE:
+        batch, room = len(lengths), -(-max(lengths) // 256) * 256
+        bytes_read = 2 * 2 * KV_HEADS * D * sum(lengths)
+        draw = lambda *shape: torch.randn(shape, device="cuda", dtype=torch.bfloat16)
+        copies = [(draw(batch, 1, HEADS, D), draw(batch, room, KV_HEADS, D), draw(batch, room, KV_HEADS, D)) for _ in copies_of(bytes_read)]
+        used = torch.tensor(lengths, device="cuda", dtype=torch.int32)
+        q, K, V = copies[0]
+        wanted = torch.cat([torch.nn.functional.scaled_dot_product_attention(
+            q[i : i + 1].transpose(1, 2).float(), *(each[i : i + 1, :n].transpose(1, 2).float() for each in (K, V)), enable_gqa=True,
+        ).transpose(1, 2) for i, n in enumerate(lengths)])  # fmt: skip
+        unlike = lambda result: ((result.float() - wanted).norm() / wanted.norm()).item()
+
+        def in_pages(size: int):
+            """The copies' caches in pages at random places, and the table."""
+            pages = room // size * batch
+            table = torch.randperm(pages, device="cuda").view(batch, -1)
+            scattered = []
+            for q, *caches in copies:
+                made = [torch.empty(pages, size, KV_HEADS, D, device="cuda", dtype=torch.bfloat16) for _ in caches]
+                for cache, new in zip(caches, made):
+                    new[table.flatten()] = cache.view(pages, size, KV_HEADS, D)
+                scattered.append((q, *made))
+            return scattered, table.int()
+
+        def of_rung(rung: str, size: int):
+            there, table = (copies, None) if size == 0 else in_pages(size)
+            call = lambda q, K, V: attend_cache(q, K, V, False, None, None, 0.0, None, None, False, None, rung, Cache(used, table))
+            return graph_of([lambda each=each: call(*each) for each in there], unlike, peers.MOST_UNLIKE[torch.bfloat16])
+
+        def of_fa3(size: int):
+            there, table = (copies, None) if size == 0 else in_pages(size)
+            given = list(fa3_peer.NOT_GIVEN)
+            given[8], given[11] = used, table
+            attention_chunk, _, *rest = fa3_peer.DEFAULTS
+            rest[2] = 0
+            tail = (D**-0.5, False, -1, -1, attention_chunk, 0.0, *rest)
+            call = lambda q, K, V: torch.ops.flash_attn_3.fwd(q, K, V, *given, *tail)[0]
+            return graph_of([lambda each=each: call(*each) for each in there], unlike, peers.MOST_UNLIKE[torch.bfloat16])
+
+        graphs = {}
+        for size in (*PAGES, 0) if lengths in FULL else (64, 0):
+            words = f" pages={size}" if size else ""
+            if fa3:
+                graphs[f"fa3{words}"] = lambda size=size: of_fa3(size)
+            for rung in rungs:
+                graphs[rung + words] = lambda rung=rung, size=size: of_rung(rung, size)
+        if lengths in FULL:
+            graphs = {"d05_dependent": lambda: graph_of([lambda e=e: flash_ladder.attention(*(e[0], *(c[:, : lengths[0]] for c in e[1:])), rung="d05_dependent") for e in copies],
+                                                        unlike, peers.MOST_UNLIKE[torch.bfloat16])} | graphs  # fmt: skip
+        text = f"lens_k={','.join(map(str, lengths))}" if len(set(lengths)) > 1 else ""
+        words = [f"b={batch}", f"h={HEADS}", f"kv={KV_HEADS}", "nq=1", f"nk={max(lengths)}", f"d={D}", "bf16", text]
+        yield " ".join(filter(None, words)), bytes_read, graphs
 
 
 def microseconds(graph: torch.cuda.CUDAGraph) -> float:
@@ -63,17 +145,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--commit", required=True, help="of this repository, for the rows")
     parser.add_argument("--rungs", nargs="+", default=["d02_split", "d04_warps", "d05_dependent"])
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--cache", action="store_true", help="the problems that have one")
     options = parser.parse_args(arguments)
-    known = {rung: lambda p, t, rung=rung: lambda: flash_ladder.attention(*t.qkv, causal=p.causal, rung=rung) for rung in options.rungs}
-    known |= {name: make for name, (make, _) in peers.contenders().items() if name in ("fa3", "cudnn")}
     last, rows = options.rungs[-1], []
-    for p in problems():
-        bytes_read = 2 * 2 * p.batch * p.kv_heads * p.n_k * p.d
-        copies = [peers.Tensors(p) for _ in range(min(LAUNCHES, math.ceil(FLUSH / bytes_read) + 1))]
+    for words, bytes_read, makers in (cached_cases if options.cache else cases)(options.rungs):
         graphs = {}
-        for name, make in known.items():
+        for name, make in makers.items():
             try:
-                graphs[name] = graph_of(make, p, copies)
+                graphs[name] = make()
             except Exception as reason:  # whoever does not take it says so in its own way
                 torch.cuda.synchronize()
                 print(f"  {name}: no: {str(reason).strip().splitlines()[0][:150]}", file=sys.stderr)
@@ -86,16 +165,16 @@ def main(arguments: list[str] | None = None) -> None:
             ratios = [a / b for a, b in zip(its, times[last])] if last in times else []
             low, high = peers.interval(ratios) if ratios else ("", "")
             us = statistics.median(its)
-            rows.append({"gpu": torch.cuda.get_device_name(), "problem": p.words, "attention": name, "rounds": options.rounds, "us_median": f"{us:.2f}",
+            rows.append({"gpu": torch.cuda.get_device_name(), "problem": words, "attention": name, "rounds": options.rounds, "us_median": f"{us:.2f}",
                          "gb_per_s": f"{bytes_read / us / 1000:.0f}", "over": f"{statistics.median(ratios):.3f}" if ratios else "",
                          "over_lo": f"{low:.3f}" if ratios else "", "over_hi": f"{high:.3f}" if ratios else "", "last": last,
                          "commit": options.commit, "date": datetime.date.today().isoformat()})  # fmt: skip
-            print(f"{p.words:<50} {name:<6} {us:9.2f} us {bytes_read / us / 1000:7.0f} GB/s  {rows[-1]['over']}", file=sys.stderr, flush=True)
+            print(f"{words:<50} {name:<22} {us:9.2f} us {bytes_read / us / 1000:7.0f} GB/s  {rows[-1]['over']}", file=sys.stderr, flush=True)
         with open(options.csv, "w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
-        del copies, graphs
+        graphs.clear()
         torch.cuda.empty_cache()
 
 
