@@ -14,12 +14,11 @@ import statistics
 import sys
 
 import flash_ladder
-import fa3 as fa3_peer
 import peers
 import torch
 from flash_ladder._attention import Cache
 from flash_ladder._torch import attend_cache
-from peers import Problem
+from peers import Problem, fa3_peer
 
 LAUNCHES, FLUSH = 20, 300e6  # of a graph; bytes of all copies, at least: six times an H200's L2
 
@@ -32,8 +31,8 @@ def problems() -> list[Problem]:
     return found
 
 
-def graph_of(calls: list, unlike, most: float) -> torch.cuda.CUDAGraph:
-    """Of a call over each copy in turn. `unlike`: how far the first one's result is from the right one."""
+def graph_of(calls: list, unlike, most: float) -> tuple[torch.cuda.CUDAGraph, list]:
+    """Of a call over each copy in turn, and these, who keep its memory. `unlike`: how far the first one's result is from the right one."""
     result = calls[0]()
     torch.cuda.synchronize()
     if (off := unlike(result)) > most:
@@ -45,7 +44,7 @@ def graph_of(calls: list, unlike, most: float) -> torch.cuda.CUDAGraph:
     with torch.cuda.graph(graph, stream=stream):
         for i in range(LAUNCHES):
             calls[i % len(calls)]()
-    return graph
+    return graph, calls
 
 
 def copies_of(bytes_read: int) -> range:
@@ -160,7 +159,7 @@ def main(arguments: list[str] | None = None) -> None:
         for _ in range(options.rounds):
             random.Random(len(times[names[0]])).shuffle(names)
             for name in names:
-                times[name].append(microseconds(graphs[name]))
+                times[name].append(microseconds(graphs[name][0]))
         for name, its in times.items():
             ratios = [a / b for a, b in zip(its, times[last])] if last in times else []
             low, high = peers.interval(ratios) if ratios else ("", "")

@@ -174,8 +174,8 @@ class Gpu(unittest.TestCase):
             finally:
                 torch.cuda.set_sync_debug_mode("default")
             in_turn = functools.partial(flash_ladder.flash_attn_varlen_func, *inputs, ends_q, ends_k, *most, causal=True, deterministic=True)
-            first, *others = (torch.autograd.grad(in_turn(), inputs, weights) for _ in range(5))
-            self.assertTrue(all(all(map(torch.equal, first, other)) for other in others))
+            ordered, *others = (torch.autograd.grad(in_turn(), inputs, weights) for _ in range(5))
+            self.assertTrue(all(all(map(torch.equal, ordered, other)) for other in others))
             right = [each.detach().double().requires_grad_() for each in inputs]
             places = [list(zip(ends.tolist(), ends[1:].tolist())) for ends in (ends_q, ends_k)]
             for (begin, end), (first, last) in zip(*places):
@@ -185,7 +185,7 @@ class Gpu(unittest.TestCase):
                     by_head = [each.transpose(1, 2) for each in (q_here, *kv_here)]
                     out = torch.nn.functional.scaled_dot_product_attention(*by_head, attn_mask=mask).transpose(1, 2)
                     (out * weights[None, begin:end]).sum().backward()
-            for found, wanted in zip((*(each.grad for each in inputs), *first), 2 * right):  # of the largest, three roundings, of P, dS and the result
+            for found, wanted in zip((*(each.grad for each in inputs), *ordered), 2 * right):  # of the largest, three roundings, of P, dS and the result
                 self.assertLess((found - wanted.grad).abs().max().item(), 3 * 2**-8 * wanted.grad.abs().max().item())
 
     @of_ampere
