@@ -1,5 +1,5 @@
 # A thin front over ./ladder and CMake; `make help` lists the targets. Stages are found, never listed.
-BUILD  ?= build
+BUILD  ?= $(or $(LADDER_BUILD),build)
 STAGE  ?=
 STAGES := $(filter-out build% work%,$(patsubst %/stage.cu,%,$(sort $(wildcard */stage.cu)) $(sort $(wildcard */*/stage.cu))))
 # A Python with matplotlib and jsonschema: the system's, where another one comes first in PATH.

@@ -150,11 +150,7 @@ void Block::begin(uint64_t linear) {
 }
 
 void Block::end(bool is_over) {
-  if (is_over) {
-    mbarriers.report_unawaited_copies();
-  } else {
-    scheduler.abandon_all();
-  }
+  if (is_over) mbarriers.report_unawaited_copies();
   ++counting.counters.blocks;
   counting.counters.warps += launch.warps();
   const uint64_t written = counting.counters.gmem_bytes_written + counting.counters.gmem_bytes_reduced;

@@ -54,11 +54,6 @@ void Scheduler::start() {
   }
 }
 
-void Scheduler::abandon_all() {
-  for (uint32_t thread = 0; thread < block.launch.threads(); ++thread)
-    abandon(block.warps[thread / 32].fibers[thread % 32]);
-}
-
 fiber Scheduler::run_lane(fiber&& from) {
   *current.suspended = std::move(from);
   const uint32_t thread = current.thread();
@@ -141,7 +136,7 @@ void Scheduler::stop() {
 
 void Scheduler::switch_to_host() {
   current.suspended = &current.warp->fibers[current.lane];
-  fiber never = std::move(block.cluster.host).resume();
+  std::move(block.cluster.host).resume();
   std::abort();
 }
 

@@ -44,12 +44,11 @@ struct RegisterWait {  // setmaxnreg.inc
   uint32_t warpgroup, registers;
 };
 
-// Of one block. But for start(), abandon_all() and steps(), it is called by the running lane.
+// Of one block. But for start() and steps(), it is called by the running lane.
 struct Scheduler {
   explicit Scheduler(Block& owner);
 
-  void start();        // makes the block's threads
-  void abandon_all();  // the launch has ended before they have
+  void start();  // makes the block's threads
   uint64_t steps(uint32_t thread) const;
   // Where the running lane issued its last instruction; line 0 if it has issued none.
   SourceLine last_line() const;

@@ -37,7 +37,7 @@ int step_until(Clock::time_point deadline) {
   return static_cast<int>(std::clamp<long>(left, 0, 100));
 }
 
-tl::unexpected<Error> system_error(std::string_view what, int error) {
+Unexpected system_error(std::string_view what, int error) {
   return failure(ExitCode::check_failed, "{}: {}", what, std::strerror(error));
 }
 

@@ -4,7 +4,7 @@
 namespace ladder {
 namespace {
 
-tl::unexpected<Error> no_gpu() {
+Unexpected no_gpu() {
   return failure(ExitCode::cannot_run_here,
                  "This build has no GPU half: " LADDER_NO_GPU_HALF
                  ".\n"

@@ -39,7 +39,7 @@ std::string printable(std::string text) {
 Result<Json> parse_answer(const std::string& line) {
   const Json answer = Json::parse(line);
   const std::optional<bool> ok = answer["ok"].flag();
-  if (!ok) return tl::make_unexpected(broken("answered with something other than {\"ok\":...}: " + printable(line)));
+  if (!ok) return Unexpected{broken("answered with something other than {\"ok\":...}: " + printable(line))};
   if (*ok) return answer;
   return failure(ExitCode::cannot_run_here, printable(answer["reason"].text().value_or("gave no reason")));
 }
@@ -221,7 +221,7 @@ Status Peer::refuses_unknown_requests() {
   return answer.error().code == ExitCode::cannot_run_here ? Status{} : passed_on(answer);
 }
 
-tl::unexpected<Error> Peer::blame(const Error& error) {
+Unexpected Peer::blame(const Error& error) {
   std::string message = fmt::format("peer {}: {}", label_, error.message);
   if (error.code != ExitCode::cannot_run_here) {
     usable_ = false;

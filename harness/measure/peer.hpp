@@ -81,7 +81,7 @@ class Peer {
       : process_(std::move(process)), label_(std::move(label)), limits_(limits) {}
   Status send(const std::string& request);
   Result<Json> ask(const Json& request, double limit_s);  // the answer, "ok":true
-  tl::unexpected<Error> blame(const Error& error);
+  Unexpected blame(const Error& error);
 
   std::unique_ptr<Process> process_;
   std::string label_, name_;

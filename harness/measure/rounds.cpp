@@ -148,7 +148,7 @@ class Heat {
 
 }  // namespace
 
-tl::unexpected<Error> interruption() {
+Unexpected interruption() {
   return failure(
       ExitCode::interrupted,
       "interrupted; this heat is not recorded, earlier ones are. The same command with --resume goes on there");

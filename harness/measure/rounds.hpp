@@ -87,7 +87,7 @@ struct HeatTimings {
 };
 
 // What stops a bench in the middle of a heat.
-tl::unexpected<Error> interruption();
+Unexpected interruption();
 
 // Milliseconds of a launch, on a cold card, to plan by: the first launch pays for loading the kernel and does not count
 // unless it was a long one. A contestant that fails has the error. Fails only with interruption().

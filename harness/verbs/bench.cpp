@@ -73,7 +73,7 @@ class Bench {
     if (stopped) fmt::print(stderr, "{}\n", status.error().message);
     if (!written_) return passed_on(written_);
     if (stopped) return ExitCode::interrupted;
-    if (rows_.size() == 0 && refusal_) return tl::make_unexpected(*refusal_);
+    if (rows_.size() == 0 && refusal_) return Unexpected{*refusal_};
     return all_right_ ? ExitCode::done : ExitCode::check_failed;
   }
 
@@ -119,7 +119,7 @@ class Bench {
     Result<Field> field = make_field(problem);
     if (!field) return passed_on(field);
     if (interrupted()) return interruption();  // before all rungs were checked
-    if (request_.peers && refusal_) return tl::make_unexpected(*refusal_);
+    if (request_.peers && refusal_) return Unexpected{*refusal_};
     const bool any_rung = !field->entries().empty() || request_.peers;
     const std::vector<std::string> wanted = request_.peers.value_or(std::vector<std::string>{});
     if (const Status added = field->add_peers(peers_, wanted); !added) return added;

@@ -55,7 +55,7 @@ Status judge_all(Judge& judge, const Options& options, const Subjects& all) {
     }
     return status;
   });
-  if (!unfit.empty() && (options.rungs_named || subjects.empty())) return tl::make_unexpected(unfit.front());
+  if (!unfit.empty() && (options.rungs_named || subjects.empty())) return Unexpected{unfit.front()};
   for (const Error& error : unfit) notes.push_back("Left out: " + error.first_line());
   if (options.on != Where::gpu) {
     const Status status = judge_on(emulator_backend(), judge, subjects, options, EMULATOR_SHAPE);
@@ -72,7 +72,7 @@ Status judge_all(Judge& judge, const Options& options, const Subjects& all) {
     const std::vector<Spec> shapes = shapes_for(options, GPU_CHECK_SHAPE, &subject.variant->accepts);
     return runs_on(*subject.rung, *subject.variant, *std::ranges::max_element(shapes, {}, &Spec::n), *gpu);
   });
-  if (!others.empty() && options.on == Where::gpu && options.rungs_named) return tl::make_unexpected(others.front());
+  if (!others.empty() && options.on == Where::gpu && options.rungs_named) return Unexpected{others.front()};
   for (const Error& error : others) notes.push_back("Not on the GPU: " + error.message);
   if (runnable.empty() || interrupted() || judge.lost) return {};
   return judge_on(gpu_backend(*gpu), judge, runnable, options, GPU_CHECK_SHAPE);

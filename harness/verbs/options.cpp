@@ -246,7 +246,7 @@ Status resolve_rungs(const RawFlags& raw, const std::vector<Rung>& known, Option
 }
 
 // Words that no verb or flag took.
-tl::unexpected<Error> unknown_word(const std::string& word, const CLI::App& app, const std::vector<Rung>& known) {
+Unexpected unknown_word(const std::string& word, const CLI::App& app, const std::vector<Rung>& known) {
   const CLI::App* const program = app.get_parent() ? app.get_parent() : &app;
   const auto verbs = program->get_subcommands([](const CLI::App*) { return true; });
   std::vector<std::string> words;

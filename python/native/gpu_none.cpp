@@ -9,7 +9,7 @@ Result<GpuInfo> gpu_numbered(int) {
 }
 
 Status start_on_gpu(const Variant&, const Arguments&, const LogSumExpParams*, int device, void*) {
-  return tl::make_unexpected(gpu_numbered(device).error());
+  return Unexpected{gpu_numbered(device).error()};
 }
 
 Status append_on_gpu(const AppendParams&, int device, void*) {
@@ -17,7 +17,7 @@ Status append_on_gpu(const AppendParams&, int device, void*) {
 }
 
 Status merge_on_gpu(const MergeParams&, int device, void*) {
-  return tl::make_unexpected(gpu_numbered(device).error());
+  return Unexpected{gpu_numbered(device).error()};
 }
 
 }  // namespace ladder

@@ -352,7 +352,7 @@ class Installing(Door):
         write_program(self.bin / "apt-get", APT)
         run = self.run_door("test")
         self.assertEqual(run.returncode, 0, run.stderr)
-        for package in ("g++", "cmake", "ninja-build", "libboost-context-dev", "catch2"):
+        for package in ("g++", "cmake", "ninja-build", "libfmt-dev", "catch2"):
             self.assertRegex(self.calls(), rf"apt-get .*install.* {package}".replace("+", r"\+"))
             self.assertIn(package, run.stderr)
 
@@ -396,6 +396,17 @@ class Installing(Door):
         self.assertEqual(run.returncode, 77)
         self.assertRegex(run.stderr, r"As root, run:\n  apt-get update && apt-get install --no-install-recommends .*cmake")
         self.assertRegex(run.stderr, r"install --no-install-recommends .*g\+\+")
+        self.assertNotIn("Installing what", run.stderr)
+
+    def test_names_all_packages_at_once(self) -> None:
+        write_program(self.bin / "apt-get", APT)
+        if os.geteuid() != 0:
+            self.skipTest("needs root to become somebody else")
+        self.home.chmod(0o755)
+        self.repository.chmod(0o777)
+        run = self.run_door("docs", "--tests", user="nobody")
+        self.assertEqual(run.returncode, 77, run.stderr)
+        self.assertRegex(run.stderr, r"install --no-install-recommends .*chromium.* cmake ")
 
     def test_sudo_is_asked_once(self) -> None:
         if os.geteuid() != 0:
@@ -428,6 +439,17 @@ class Configuring(unittest.TestCase):
                           run.stdout)
             for way_out in ("CUDAHOSTCXX=", "LADDER_CMAKE=-DLADDER_CUDA=OFF ./ladder"):
                 self.assertIn(way_out, run.stdout)
+
+
+    def test_a_path_with_a_space_weakens_no_check(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            clone = Path(folder, "a clone")
+            clone.symlink_to(ROOT)
+            run = subprocess.run(["cmake", "-S", clone, "-B", Path(folder, "a build"), "-DLADDER_CUDA=OFF", "-DLADDER_RUNGS=02_"], text=True,
+                                 capture_output=True, timeout=HANG_S)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertIn(f"HOME_DIRECTORY:INTERNAL={clone}", Path(folder, "a build", "CMakeCache.txt").read_text())
+            self.assertNotIn("Checks are weaker", run.stdout)
 
 
 # `python3 -m venv DIRECTORY` puts a pip there, which brings a toolkit, or what else STUB_PIP says.
@@ -597,6 +619,13 @@ class Make(Door):
         self.log.write_text("")
         self.run_door("test", program="make")
         self.assertIn("ctest", self.calls())
+
+    def test_the_build_is_where_the_user_says(self) -> None:
+        for arguments, variables in (((), {"LADDER_BUILD": "elsewhere"}), (("BUILD=elsewhere",), {})):
+            self.log.write_text("")
+            self.assertEqual(self.run_door("01_wood", *arguments, program="make", **variables).returncode, 0)
+            self.assertIn(f"-B {self.repository}/elsewhere", self.calls())
+            shutil.rmtree(self.repository / "elsewhere")
 
     def test_a_new_rung_becomes_a_target_by_existing(self) -> None:
         (self.repository / "42_new").mkdir()

@@ -84,8 +84,8 @@ TEST_CASE("a schedule leaves out who failed, puts the slowest apart, and says ho
                                    {.name = "fa2", .kind = "peer"},
                                    {.name = "broken", .kind = "stage"},
                                    {.name = "slowest", .kind = "stage"}};
-  const std::vector<Result<double>> looks{125.0, 5700.0, 25.0,
-                                          tl::make_unexpected(Error{ExitCode::check_failed, "no launch"}), 9000.0};
+  const std::vector<Result<double>> looks{125.0, 5700.0, 25.0, Unexpected{Error{ExitCode::check_failed, "no launch"}},
+                                          9000.0};
   const Protocol protocol;
   const Schedule schedule =
       make_schedule(entries, looks, protocol, "fa2", [](const Entry& entry) { return entry.name == "slowest"; });

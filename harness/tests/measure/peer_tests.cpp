@@ -34,7 +34,7 @@ Result<Peer> fake(const std::string& behaviour, PeerLimits limits = PATIENT) {
 
 Result<PeerInfo> prepare(Peer& peer) {
   const Status asked = peer.ask_to_prepare(SHAPE, "normal", 1, files());
-  if (!asked) return tl::make_unexpected(asked.error());
+  if (!asked) return Unexpected{asked.error()};
   return peer.prepared();
 }
 
@@ -70,8 +70,8 @@ TEST_CASE("a good peer prepares several shapes and runs") {
     CHECK(info->protocol == 1);
     CHECK_FALSE(info->judged());
     CHECK_FALSE(info->ceiling);
-    CHECK(peer->time_ms(12) == 30.0);
-    CHECK(peer->time_ms(1) == 2.5);
+    CHECK(peer->time_ms(12).value() == 30.0);
+    CHECK(peer->time_ms(1).value() == 2.5);
   }
   CHECK(peer->usable());
 }
@@ -218,7 +218,7 @@ TEST_CASE("a peer that fills its stderr does not block") {
   auto peer = fake("talkative");
   REQUIRE(peer);
   CHECK(prepare(*peer));
-  CHECK(peer->time_ms(1) == 2.5);
+  CHECK(peer->time_ms(1).value() == 2.5);
 }
 
 TEST_CASE("a program that does not exist is an error at the start") {

@@ -40,7 +40,7 @@ double unpaired_speedup(const Timing& a, const Timing& b) {
 // A heat as the bench runs it: a look at each, then the rounds.
 Result<HeatTimings> run(const std::vector<Contestant>& contestants, const Protocol& protocol, const Machine& machine) {
   const auto looks = first_look(contestants, protocol, machine);
-  if (!looks) return tl::make_unexpected(looks.error());
+  if (!looks) return Unexpected{looks.error()};
   std::vector<double> launch_ms;
   for (const Result<double>& look : *looks) launch_ms.push_back(look.value_or(1));
   return run_heat(contestants, launch_ms, protocol, machine);
@@ -159,7 +159,7 @@ TEST_CASE("a warm-up lasts as long as it should, whatever the time of day") {
 TEST_CASE("a contestant that fails apart says why, and has no time") {
   Simulation simulation;
   const Contestant broken{.name = "broken", .time_ms = [](int) -> Result<double> {
-                            return tl::make_unexpected(Error{ExitCode::check_failed, "out of memory"});
+                            return Unexpected{Error{ExitCode::check_failed, "out of memory"}};
                           }};
   const auto timings = run_heat({&broken, 1}, std::vector{2500.0}, apart_protocol(), simulation.machine());
   REQUIRE(timings);
@@ -366,7 +366,7 @@ struct Recorder {
     return {.name = name,
             .time_ms = [this, name, ms](int launches) -> Result<double> {
               const Status ran = call(fmt::format("{} x {}", name, launches), ms * launches / 1e3);
-              if (!ran) return tl::make_unexpected(ran.error());
+              if (!ran) return Unexpected{ran.error()};
               return ms * launches;
             },
             .before = [this, name](
@@ -484,9 +484,9 @@ TEST_CASE("the first launch pays for loading the kernel and does not count; whoe
   const auto looks = first_look(contestants, turns_protocol(), machine);
   REQUIRE(looks);
   REQUIRE(looks->size() == 3);
-  CHECK((*looks)[0] == 4.0);
+  CHECK((*looks)[0].value() == 4.0);
   CHECK_FALSE((*looks)[1]);
-  CHECK((*looks)[2] == 2.0);
+  CHECK((*looks)[2].value() == 2.0);
   machine.interrupted = [] { return true; };
   CHECK(first_look(contestants, turns_protocol(), machine).error().code == ExitCode::interrupted);
 }

@@ -34,7 +34,7 @@ Status step(const char* name, const Status& status) {
   return status;
 }
 
-tl::unexpected<Error> no_card() {
+Unexpected no_card() {
   return failure(ExitCode::cannot_run_here, "no card");
 }
 
@@ -59,11 +59,11 @@ class CardProblem final : public GpuProblem {
     return step("run", card.run);
   }
   Result<Tensor> read_output(std::string_view name, int) const override {
-    if (const Status status = step("read", card.read); !status) return tl::make_unexpected(status.error());
+    if (const Status status = step("read", card.read); !status) return Unexpected{status.error()};
     return outputs_[name];
   }
   Result<Tensor> read_rows(std::string_view name, std::span<const OutputRow> rows) const override {
-    if (const Status status = step("read rows", card.read); !status) return tl::make_unexpected(status.error());
+    if (const Status status = step("read rows", card.read); !status) return Unexpected{status.error()};
     const Tensor& whole = outputs_[name];
     const TensorSpec& spec = whole.spec();
     Tensor some(tensor(name, spec.element, {1, 1, std::ssize(rows), spec.columns()}));
@@ -96,7 +96,7 @@ class CardProblem final : public GpuProblem {
 Result<std::unique_ptr<GpuProblem>> GpuProblem::create(const Shape& shape, const Inputs& inputs,
                                                        uint64_t workspace_bytes, const Inputs&, int) {
   card.workspaces.push_back(workspace_bytes);
-  if (!card.create) return tl::make_unexpected(card.create.error());
+  if (!card.create) return Unexpected{card.create.error()};
   return std::make_unique<CardProblem>(shape, inputs);
 }
 Result<std::unique_ptr<GpuProblem>> GpuProblem::create_repeated(const Shape&, const Inputs&, uint64_t) {
