@@ -9,7 +9,7 @@ CSV    ?= $(wildcard docs/results/h200.csv)
 export LADDER_BUILD := $(abspath $(BUILD))
 SANITIZERS := memcheck racecheck initcheck synccheck
 
-TARGETS := help all ladder test docs handouts slides diff plots resources profile mutants format clean $(SANITIZERS)
+TARGETS := help all ladder test docs handouts slides diff plots resources profile mutants format release clean $(SANITIZERS)
 
 # A stage goes by the names that ./ladder takes: make 3, 03, kvpipe, 03_kvpipe or its directory; p3 and p03 alike.
 name   = $(notdir $1)
@@ -40,6 +40,7 @@ help:
 	@echo 'make memcheck STAGE=03     compute-sanitizer on one stage (needs a GPU); also racecheck, initcheck, synccheck'
 	@echo 'make mutants STAGE=03      wrong kernels made out of a rung: which of them does the check let pass?'
 	@echo 'make format                clang-format all C++ and CUDA'
+	@echo 'make release               what is checked before a release, hours of it, on a clean tree'
 	@echo 'make clean                 remove $(BUILD)/'
 
 $(STAGES):
@@ -94,6 +95,9 @@ $(SANITIZERS):
 
 format:
 	@git ls-files -z '*.cpp' '*.hpp' '*.cu' '*.cuh' | xargs -0 clang-format -i
+
+release:
+	@harness/release/release
 
 clean:
 	@rm -rf $(BUILD)

@@ -10,6 +10,7 @@ from ._flash_attn import (
 )  # fmt: skip
 from ._native import rungs
 
+__version__ = "1.0"  # of the ladder and of the package: nobody else says it
 __all__ = ["Why", "attention", "flash_attn_func", "flash_attn_kvpacked_func", "flash_attn_qkvpacked_func", "flash_attn_varlen_func",
            "flash_attn_varlen_kvpacked_func", "flash_attn_varlen_qkvpacked_func", "flash_attn_with_kvcache", "rungs", "why"]  # fmt: skip
 

@@ -38,7 +38,7 @@ def _load() -> ctypes.CDLL:
         library = ctypes.CDLL(str(path))
     except OSError as reason:
         raise ImportError(
-            f"flash_ladder's kernels do not load: {reason}\n  In a checkout:  pip install ./python, and Python in another folder than python/"
+            f"flash_ladder's kernels do not load: {reason}\n  In a checkout:  pip install ., and Python in another folder than python/"
         ) from None
     library.flash_ladder_rungs.restype = ctypes.c_char_p
     library.flash_ladder_message.restype = ctypes.c_char_p

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import datetime
 import time
-from typing import Iterator, NamedTuple
+from typing import Any, Iterator, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -25,7 +25,11 @@ def share(x: torch.Tensor, rank: int, ranks: int) -> torch.Tensor:
     return torch.cat([pieces[rank], pieces[-1 - rank]], dim=1)
 
 
-def attention(q, k, v, group=None, *, causal=True, scale=None, rung=None, return_lse=False, timeout=None, deterministic=False):
+def attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group: dist.ProcessGroup | None = None, *, causal: bool = True,
+    scale: float | None = None, rung: str | None = None, return_lse: bool = False, timeout: float | None = None,
+    deterministic: bool = False,
+) -> Any:  # fmt: skip
     """attention() over the shares of all ranks of a group: the result for this rank's queries. Shares are as share() makes them, of one
     size on all ranks. On GPUs nobody waits on the host: a stream waits for K and V.
     timeout: seconds, after which a rank that waits for another one gives up, with a RuntimeError. On GPUs the host then waits for each

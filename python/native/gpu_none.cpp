@@ -4,7 +4,7 @@ namespace ladder {
 
 Result<GpuInfo> gpu_numbered(int) {
   return failure(ExitCode::cannot_run_here, "This build of flash_ladder has no kernels for a GPU: " LADDER_NO_GPU_HALF
-                                            ".\n  With nvcc:  pip install --force-reinstall ./python\n  Here:  tensors "
+                                            ".\n  With nvcc:  pip install --force-reinstall .\n  Here:  tensors "
                                             "on the CPU run the same kernels, emulated");
 }
 

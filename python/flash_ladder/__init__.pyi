@@ -1,0 +1,124 @@
+# The types of what a caller sees. An array is NumPy's, PyTorch's, CuPy's or JAX's, and the result is one like q; the log-sum-exp is of
+# the same library, in float32, for which there is no common word.
+import dataclasses
+from typing import Any, Dict, List, Literal, Optional, Tuple, TypeVar, Union, overload
+
+_Array = TypeVar("_Array")
+_Window = Optional[Tuple[Optional[int], Optional[int]]]
+
+__version__: str
+__all__ = ["Why", "attention", "flash_attn_func", "flash_attn_kvpacked_func", "flash_attn_qkvpacked_func", "flash_attn_varlen_func",
+           "flash_attn_varlen_kvpacked_func", "flash_attn_varlen_qkvpacked_func", "rungs", "why"]  # fmt: skip
+
+@overload
+def attention(
+    q: _Array, k: _Array, v: _Array, *, causal: bool = ..., scale: Optional[float] = ..., window: _Window = ...,
+    softcap: float = ..., alibi_slopes: Any = ..., sink: Any = ..., return_lse: Literal[False] = ...,
+    out: Optional[_Array] = ..., rung: Optional[str] = ..., deterministic: bool = ...,
+) -> _Array: ...  # fmt: skip
+@overload
+def attention(
+    q: _Array, k: _Array, v: _Array, *, causal: bool = ..., scale: Optional[float] = ..., window: _Window = ...,
+    softcap: float = ..., alibi_slopes: Any = ..., sink: Any = ..., return_lse: Literal[True],
+    out: Optional[_Array] = ..., rung: Optional[str] = ..., deterministic: bool = ...,
+) -> Tuple[_Array, Any]: ...  # fmt: skip
+@overload
+def attention(
+    q: _Array, k: _Array, v: _Array, *, causal: bool = ..., scale: Optional[float] = ..., window: _Window = ...,
+    softcap: float = ..., alibi_slopes: Any = ..., sink: Any = ..., return_lse: bool, out: Optional[_Array] = ...,
+    rung: Optional[str] = ..., deterministic: bool = ...,
+) -> Union[_Array, Tuple[_Array, Any]]: ...  # fmt: skip
+
+# flash-attn's. They give three with return_attn_probs.
+@overload
+def flash_attn_func(
+    q: _Array, k: _Array, v: _Array, dropout_p: float = ..., softmax_scale: Optional[float] = ..., causal: bool = ...,
+    window_size: _Window = ..., softcap: float = ..., alibi_slopes: Any = ..., deterministic: bool = ...,
+    return_attn_probs: Literal[False] = ...,
+) -> _Array: ...  # fmt: skip
+@overload
+def flash_attn_func(
+    q: _Array, k: _Array, v: _Array, dropout_p: float = ..., softmax_scale: Optional[float] = ..., causal: bool = ...,
+    window_size: _Window = ..., softcap: float = ..., alibi_slopes: Any = ..., deterministic: bool = ..., *,
+    return_attn_probs: Literal[True],
+) -> Tuple[_Array, Any, None]: ...  # fmt: skip
+@overload
+def flash_attn_varlen_func(
+    q: _Array, k: _Array, v: _Array, cu_seqlens_q: Any, cu_seqlens_k: Any, max_seqlen_q: int, max_seqlen_k: int,
+    dropout_p: float = ..., softmax_scale: Optional[float] = ..., causal: bool = ..., window_size: _Window = ...,
+    softcap: float = ..., alibi_slopes: Any = ..., deterministic: bool = ..., return_attn_probs: Literal[False] = ...,
+    block_table: None = ...,
+) -> _Array: ...  # fmt: skip
+@overload
+def flash_attn_varlen_func(
+    q: _Array, k: _Array, v: _Array, cu_seqlens_q: Any, cu_seqlens_k: Any, max_seqlen_q: int, max_seqlen_k: int,
+    dropout_p: float = ..., softmax_scale: Optional[float] = ..., causal: bool = ..., window_size: _Window = ...,
+    softcap: float = ..., alibi_slopes: Any = ..., deterministic: bool = ..., *, return_attn_probs: Literal[True],
+    block_table: None = ...,
+) -> Tuple[_Array, Any, None]: ...  # fmt: skip
+@overload
+def flash_attn_qkvpacked_func(
+    qkv: _Array, dropout_p: float = ..., softmax_scale: Optional[float] = ..., causal: bool = ...,
+    window_size: _Window = ..., softcap: float = ..., alibi_slopes: Any = ..., deterministic: bool = ...,
+    return_attn_probs: Literal[False] = ...,
+) -> _Array: ...  # fmt: skip
+@overload
+def flash_attn_qkvpacked_func(
+    qkv: _Array, dropout_p: float = ..., softmax_scale: Optional[float] = ..., causal: bool = ...,
+    window_size: _Window = ..., softcap: float = ..., alibi_slopes: Any = ..., deterministic: bool = ..., *,
+    return_attn_probs: Literal[True],
+) -> Tuple[_Array, Any, None]: ...  # fmt: skip
+@overload
+def flash_attn_kvpacked_func(
+    q: _Array, kv: _Array, dropout_p: float = ..., softmax_scale: Optional[float] = ..., causal: bool = ...,
+    window_size: _Window = ..., softcap: float = ..., alibi_slopes: Any = ..., deterministic: bool = ...,
+    return_attn_probs: Literal[False] = ...,
+) -> _Array: ...  # fmt: skip
+@overload
+def flash_attn_kvpacked_func(
+    q: _Array, kv: _Array, dropout_p: float = ..., softmax_scale: Optional[float] = ..., causal: bool = ...,
+    window_size: _Window = ..., softcap: float = ..., alibi_slopes: Any = ..., deterministic: bool = ..., *,
+    return_attn_probs: Literal[True],
+) -> Tuple[_Array, Any, None]: ...  # fmt: skip
+@overload
+def flash_attn_varlen_qkvpacked_func(
+    qkv: _Array, cu_seqlens: Any, max_seqlen: int, dropout_p: float = ..., softmax_scale: Optional[float] = ...,
+    causal: bool = ..., window_size: _Window = ..., softcap: float = ..., alibi_slopes: Any = ...,
+    deterministic: bool = ..., return_attn_probs: Literal[False] = ..., block_table: None = ...,
+) -> _Array: ...  # fmt: skip
+@overload
+def flash_attn_varlen_qkvpacked_func(
+    qkv: _Array, cu_seqlens: Any, max_seqlen: int, dropout_p: float = ..., softmax_scale: Optional[float] = ...,
+    causal: bool = ..., window_size: _Window = ..., softcap: float = ..., alibi_slopes: Any = ...,
+    deterministic: bool = ..., *, return_attn_probs: Literal[True], block_table: None = ...,
+) -> Tuple[_Array, Any, None]: ...  # fmt: skip
+@overload
+def flash_attn_varlen_kvpacked_func(
+    q: _Array, kv: _Array, cu_seqlens_q: Any, cu_seqlens_k: Any, max_seqlen_q: int, max_seqlen_k: int,
+    dropout_p: float = ..., softmax_scale: Optional[float] = ..., causal: bool = ..., window_size: _Window = ...,
+    softcap: float = ..., alibi_slopes: Any = ..., deterministic: bool = ..., return_attn_probs: Literal[False] = ...,
+    block_table: None = ...,
+) -> _Array: ...  # fmt: skip
+@overload
+def flash_attn_varlen_kvpacked_func(
+    q: _Array, kv: _Array, cu_seqlens_q: Any, cu_seqlens_k: Any, max_seqlen_q: int, max_seqlen_k: int,
+    dropout_p: float = ..., softmax_scale: Optional[float] = ..., causal: bool = ..., window_size: _Window = ...,
+    softcap: float = ..., alibi_slopes: Any = ..., deterministic: bool = ..., *, return_attn_probs: Literal[True],
+    block_table: None = ...,
+) -> Tuple[_Array, Any, None]: ...  # fmt: skip
+
+def rungs() -> List[Dict[str, Any]]: ...
+@dataclasses.dataclass(frozen=True)
+class Why:
+    problem: str
+    rung: Optional[str]
+    variant: Optional[str]
+    device: str
+    also: List[str]
+    refused: Dict[str, str]
+    largest_score: Optional[float] = ...
+    says_why: Optional[str] = ...
+
+def why(
+    *problem: Any, lse: bool = ..., device: Optional[int] = ..., deterministic: bool = ..., rung: Optional[str] = ..., **options: Any
+) -> Why: ...  # fmt: skip
