@@ -1,6 +1,7 @@
 #include "harness/base/nearest.hpp"
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 namespace ladder {
@@ -41,6 +42,15 @@ std::string nearest(std::string_view typed, std::span<const std::string> known) 
 std::string did_you_mean(std::string_view typed, std::span<const std::string> known) {
   const std::string best = nearest(typed, known);
   return best.empty() ? "" : " Did you mean " + best + "?";
+}
+
+std::string few(std::span<const std::string_view> names) {
+  constexpr size_t SHOWN = 3;
+  std::string text;
+  for (const std::string_view name : names.first(std::min(SHOWN, names.size())))
+    text += (text.empty() ? "" : ", ") + std::string(name);
+  const size_t others = names.size() - std::min(SHOWN, names.size());
+  return others == 0 ? text : text + " and " + std::to_string(others) + (others == 1 ? " other" : " others");
 }
 
 }  // namespace ladder

@@ -1,4 +1,4 @@
-// "Did you mean": the known word that is fewest edits away from what was typed.
+// "Did you mean": the known word that is fewest edits away from what was typed; and lists that are no wall.
 #pragma once
 #include <span>
 #include <string>
@@ -10,5 +10,8 @@ namespace ladder {
 std::string nearest(std::string_view typed, std::span<const std::string> known);
 // " Did you mean causal?", or nothing.
 std::string did_you_mean(std::string_view typed, std::span<const std::string> known);
+
+// The first three, and how many others there are: "02_swizzle, 03_kvpipe, 04_vpair and 7 others".
+std::string few(std::span<const std::string_view> names);
 
 }  // namespace ladder

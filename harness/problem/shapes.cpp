@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "harness/base/nearest.hpp"
 #include "harness/problem/element.hpp"
 
 namespace ladder {
@@ -161,17 +162,23 @@ Status supports(const Rung& rung, const Variant& variant, const Spec& spec) {
   if (!whole_tiles(variant, spec)) reasons.push_back(of_whole_tiles(variant, spec));
   if (reasons.empty())
     return fits_shared_memory(rung, variant, spec.keys(), MOST_SMEM, "the largest GPU, emulated here,");
-  std::vector<std::string_view> able;
-  for (const Rung& other : rungs()) {
+  const auto at = std::ranges::find(rungs(), rung.name, &Rung::name) - rungs().begin();
+  std::vector<std::pair<ptrdiff_t, std::string_view>> near;  // how far away in the ladder, and who
+  for (size_t i = 0; i < rungs().size(); ++i) {
+    const Rung& other = rungs()[i];
     const auto solves = [&](const Variant& each) { return lacking(each, spec).empty(); };
-    if (std::ranges::any_of(other.variants, solves)) able.push_back(other.name);
+    if (std::ranges::any_of(other.variants, solves))
+      near.emplace_back(std::abs(static_cast<ptrdiff_t>(i) - at), other.name);
   }
+  std::ranges::stable_sort(near, {}, &std::pair<ptrdiff_t, std::string_view>::first);
+  std::vector<std::string_view> able;
+  for (const auto& [distance, name] : near) able.push_back(name);
   const std::string last = reasons.back();
   reasons.pop_back();
   return usage("{} {}{}{}.{}", rung.name, fmt::join(reasons, ", "), reasons.empty() ? "" : ", and ", last,
                lacks_nothing  ? ""
                : able.empty() ? "\n  No stage does all of that."
-                              : fmt::format("\n  Stages that can: {}", fmt::join(able, ", ")));
+                              : fmt::format("\n  Stages that can: {}", few(able)));
 }
 
 }  // namespace ladder

@@ -8,10 +8,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <ranges>
 
 #include "harness/base/nearest.hpp"
 #include "harness/base/process.hpp"
@@ -305,13 +307,27 @@ Result<const Rung*> find_rung(std::string_view typed, const std::vector<Rung>& k
     std::ranges::replace(apart, ',', ' ');
     return usage("There is no stage '{}'. Between stages stands a space:  {}", typed, apart);
   }
-  const size_t words = names.size();
-  for (const Rung& rung : known) names.emplace_back(rung.name);
-  const std::string best = number ? "" : nearest(name, names);
-  const size_t index = std::ranges::find(names, best) - names.begin();
-  return usage("There is no stage '{}'.{}\n  There are: {}", typed,
-               best.empty() ? "" : fmt::format(" Nearest: {}.", names[words + index % words]),
-               fmt::join(names.begin() + words, names.end(), ", "));
+  std::vector<std::string_view> near;
+  if (number) {  // by counting, among those with the same letter
+    const auto away = [&](const Rung* rung) {
+      return std::abs(std::strtol(rung->number().data() + first, nullptr, 10) - std::strtol(&name[first], nullptr, 10));
+    };
+    std::vector<const Rung*> alike;
+    for (const Rung& rung : known) {
+      if (rung.number().size() > first && rung.number().substr(0, first) == name.substr(0, first) &&
+          std::isdigit(rung.number()[first]))
+        alike.push_back(&rung);
+    }
+    std::ranges::stable_sort(alike, {}, away);
+    for (const Rung* rung : alike | std::views::take(3)) near.push_back(rung->name);
+  } else {
+    const size_t words = names.size();
+    for (const Rung& rung : known) names.emplace_back(rung.name);
+    const size_t index = std::ranges::find(names, nearest(name, names)) - names.begin();
+    if (index < names.size()) near.push_back(known[index % words].name);
+  }
+  return usage("There is no stage '{}'.{}\n  All {}:  ./ladder list", typed,
+               near.empty() ? "" : fmt::format(" Nearest: {}.", fmt::join(near, ", ")), known.size());
 }
 
 Result<Options> parse_options(std::span<const std::string> arguments, const std::vector<Rung>& known) {
@@ -326,32 +342,54 @@ Result<Options> parse_options(std::span<const std::string> arguments, const std:
   app.add_flag("--all", options.all, "without a verb: all stages in the table, not only those of the line");
   add_shape_flags(app, raw, options);
 
-  const auto add_bare = [&](Verb meant, const char* name, const char* help) {
-    return app.add_subcommand(name, help)->allow_extras()->callback([&, meant] { options.verb = meant; });
+  const auto add_bare = [&](Verb meant, const char* name, const char* help, const char* examples) {
+    return app.add_subcommand(name, help)
+        ->allow_extras()
+        ->callback([&, meant] { options.verb = meant; })
+        ->footer(fmt::format("Examples:\n{}\n\n{}", examples, app.get_footer()));
   };
-  const auto add_verb = [&](Verb meant, const char* name, const char* help,
+  const auto add_verb = [&](Verb meant, const char* name, const char* help, const char* examples,
                             const char* stages = "all when none is named") {
-    CLI::App* verb = add_bare(meant, name, help);
+    CLI::App* verb = add_bare(meant, name, help, examples);
     verb->add_option("STAGE", raw.rungs, stages);
     add_shape_flags(*verb, raw, options);
     return verb;
   };
-  CLI::App* check = add_verb(Verb::check, "check", "right or wrong, on the emulator and on the GPU if there is one");
-  CLI::App* bench = add_verb(Verb::bench, "bench", "the TFLOPS table; without a GPU, what was recorded");
+  CLI::App* check = add_verb(Verb::check, "check", "right or wrong, on the emulator and on the GPU if there is one",
+                             "  ./ladder check 03                            all trials of one stage\n"
+                             "  ./ladder check 48 --problem \"bf16 causal nk=900\" --inputs normal");
+  CLI::App* bench =
+      add_verb(Verb::bench, "bench", "the TFLOPS table; without a GPU, what was recorded",
+               "  ./ladder bench 02 03                         two stages, and the peers that are installed\n"
+               "  ./ladder bench --causal --csv results.csv    all that have a causal mask");
   CLI::App* compare = add_verb(Verb::compare, "compare",
                                "two stages, interleaved: ratio, interval, verdict; without a GPU, what was recorded",
+                               "  ./ladder compare 02 03\n"
+                               "  ./ladder compare 38 peer:fa2 --n 4096",
                                "two; 02:64x32 is a variant of one, peer:fa2 a peer");
-  CLI::App* explain = add_verb(Verb::explain, "explain",
-                               "the idea, predicted against counted, conflicts by source line", "one, or several");
-  CLI::App* describe = add_bare(Verb::describe, "describe", "parts and rungs as they are");
+  CLI::App* explain =
+      add_verb(Verb::explain, "explain", "the idea, predicted against counted, conflicts by source line",
+               "  ./ladder explain 02\n"
+               "  ./ladder explain 03 --n 256 --trace trace.json",
+               "one, or several");
+  CLI::App* describe =
+      add_bare(Verb::describe, "describe", "parts and rungs as they are",
+               "  ./ladder describe                            a line for each\n"
+               "  ./ladder describe --json -                   all that there is to know, for a script");
   CLI::App* list =
-      add_bare(Verb::list, "list", "the line of the ladder, and what hangs under it; what comes after a stage");
+      add_bare(Verb::list, "list", "the line of the ladder, and what hangs under it; what comes after a stage",
+               "  ./ladder list\n"
+               "  ./ladder list 23                             what comes before and after it");
   list->add_option("STAGE", raw.rungs, "what it starts from, what starts from it, and the next of the line");
-  CLI::App* peer = add_bare(Verb::peer, "peer", "tries a peer by itself, and says what of the protocol it keeps");
+  CLI::App* peer = add_bare(Verb::peer, "peer", "tries a peer by itself, and says what of the protocol it keeps",
+                            "  ./ladder peer \"python3 harness/peers/fa2.py\"\n"
+                            "  ./ladder peer \"python3 mine.py --fast\" --n 2048");
   peer->add_option("CMD", options.peers, "its command line, for the shell; in quotes where it has flags");
   add_shape_flags(*peer, raw, options);
   CLI::App* attempt =
-      add_bare(Verb::try_file, "try", "any kernel file, compiled alone, checked and counted as a stage is");
+      add_bare(Verb::try_file, "try", "any kernel file, compiled alone, checked and counted as a stage is",
+               "  ./ladder try mine.cuh                        whose first line names its stage, as kernel.cuh's do\n"
+               "  ./ladder try mine.cuh --like 03 --counts     judged by what it costs, too");
   attempt->add_option("FILE", options.file, "a kernel, written like the stage's kernel.cuh");
   add_text(*attempt, "--like", options.like, "STAGE",
            "the stage whose place it takes; default: the one that its first line names");

@@ -340,8 +340,19 @@ Status Judge::judge(Backend& backend, const std::vector<Subject>& subjects, cons
     TrialChoice whole = choice_.trials;
     whole.quick = false;
     const auto all = plan(backend, subjects, shapes, whole);
-    report.notes.push_back(fmt::format("A first look: {} of {} trials. ./ladder check 02 makes all of a rung.",
-                                       tasks->size(), all ? all->size() : 0));
+    looked_.trials += tasks->size();
+    looked_.of += all ? all->size() : 0;
+    looked_.subjects += subjects.size();
+    if (!looked_.note) {
+      looked_.note = report.notes.size();
+      looked_.name = subjects.back().name;
+      looked_.number = subjects.back().rung->number();
+      report.notes.emplace_back();
+    }
+    report.notes[*looked_.note] =
+        fmt::format("A first look at {}: {} of {} trials. All of one rung:  ./ladder check {}",
+                    looked_.subjects == 1 ? looked_.name : fmt::format("{} rungs", looked_.subjects), looked_.trials,
+                    looked_.of, looked_.number);
   }
   if (!tasks->empty()) {
     if (std::string remark = backend.remark(tasks->front().trial); !remark.empty())

@@ -72,6 +72,12 @@ class Judge {
   bool keep(const Subject& subject, Place place, const Shape& shape, std::vector<CheckResult> results);
 
   const CheckChoice choice_;
+  // Of a first look, over all groups of problems, and which of the notes says it.
+  struct {
+    size_t trials = 0, of = 0, subjects = 0;
+    std::string name, number;
+    std::optional<size_t> note;
+  } looked_;
 };
 
 }  // namespace ladder

@@ -7,7 +7,7 @@ import functools
 import math
 import numbers
 import operator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -252,6 +252,8 @@ class _Told:
 class Why:
     """Which kernel solves a problem, and why others do not."""
 
+    SHOWN: ClassVar[int] = 3  # of others, when it is printed
+
     problem: str
     rung: str | None  # None: no rung takes it
     variant: str | None  # of its kernel, by its tile
@@ -265,13 +267,19 @@ class Why:
         lines = [f"{self.problem}: " + (f"{self.rung} ({self.variant}), on {self.device}" if self.rung else "no rung takes it")]
         if self.largest_score:
             lines.append(f"  scores up to 2^{math.log2(self.largest_score):.4g} (score * log2(e)); {self.says_why} says why")
-        if self.also:
-            lines.append(f"  too: {', '.join(self.also)}")
-        rungs_by_reason: dict[str, list[str]] = {}
-        for name, reason in self.refused.items():
-            of_it = f"as it {reason.removeprefix(name).strip()}" if reason.startswith(name) else reason
-            rungs_by_reason.setdefault(of_it.removesuffix("."), []).append(name)
-        lines += [f"  not, {reason}: {', '.join(names)}" for reason, names in rungs_by_reason.items()]
+        # Those that stand nearest to it in the ladder; without one, those that lack least.
+        place = {each["rung"]: at for at, each in enumerate(_native.rungs())}
+        if self.rung:
+            near = sorted(place, key=lambda name: abs(place[name] - place[self.rung]))
+        else:
+            near = sorted(self.refused, key=lambda name: len(self.refused[name]))
+        also, refused = ([name for name in near if name in those] for those in (self.also, self.refused))
+        if also:
+            others = len(also) - self.SHOWN
+            lines.append(f"  too: {', '.join(also[:self.SHOWN])}" + (f" and {others} more, which .also names" if others > 0 else ""))
+        lines += [f"  not {name}: {self.refused[name].removeprefix(name).strip().removesuffix('.')}" for name in refused[: self.SHOWN]]
+        if len(refused) > self.SHOWN:
+            lines.append(f"  nor {len(refused) - self.SHOWN} more; .refused says what each lacks")
         return "\n".join(lines)
 
 

@@ -309,6 +309,21 @@ class Why(unittest.TestCase):
                 flash_ladder.attention(q, k, v, causal=True, rung=name)
             self.assertTrue(str(refusal.exception).startswith(why.refused[name]))
 
+    def test_printed_it_names_the_nearest_and_counts_the_others(self):
+        order = [rung["rung"] for rung in flash_ladder.rungs()]
+        for problem in ("n=100 d=128 causal", "n=100 d=300"):
+            why = flash_ladder.why(problem)
+            first, *lines = str(why).splitlines()
+            self.assertTrue(first.startswith(f"{problem}: {why.rung or 'no rung'} "), first)
+            refused = [line.split()[1].rstrip(":") for line in lines if line.startswith("  not ")]
+            self.assertLess(len(lines), 6)
+            self.assertEqual(len(refused), 3)
+            self.assertIn(f"nor {len(why.refused) - 3} more", lines[-1])
+            if why.rung:
+                far = [abs(order.index(name) - order.index(why.rung)) for name in refused]
+                self.assertEqual(far, sorted(far))
+                self.assertLessEqual(far[-1], min(abs(order.index(name) - order.index(why.rung)) for name in set(why.refused) - set(refused)))
+
     def test_it_is_asked_as_attention_is(self):
         q, k, v = inputs()
         taken = flash_ladder.why(q, k, v, causal=True)

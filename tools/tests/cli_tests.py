@@ -20,6 +20,7 @@ import tempfile
 import termios
 import unittest
 from pathlib import Path
+from typing import Any, Callable
 
 from tools.paths import ROOT
 from tools.tests.rungs import default, Rungs, step
@@ -53,19 +54,31 @@ VARIANT_FIELDS = {"label", "config", "br", "bc", "warps", "m_tiles", "smem_bytes
 class Usage(unittest.TestCase):
     """What the user got wrong: exit code 2, the message on stderr, nothing on stdout."""
 
-    def refused(self, arguments: str, *parts: str) -> None:
+    def refused(self, arguments: str, *parts: str) -> str:
         with self.subTest(arguments):
             result = ladder(*arguments.split())
             self.assertEqual(result.returncode, USAGE, result.stderr)
             self.assertEqual(result.stdout, "")
             for part in parts:
                 self.assertIn(part, result.stderr)
+        return result.stderr
+
+    def names_the_nearest(self, said: str, can: Callable[[dict[str, Any]], bool]) -> None:
+        named = re.search(r"Stages that can: (.*?)( and \d+ others?)?$", said, re.M)
+        assert named, said
+        order = [rung["stage"] for rung in RUNGS.all]
+        away = [abs(order.index(name) - order.index(B["stage"])) for name in named[1].split(", ")]
+        self.assertEqual(away, sorted(away))
+        self.assertLessEqual(len(away), 3)
+        for name in named[1].split(", "):
+            self.assertTrue(any(map(can, RUNGS.by_name[name]["variants"])), said)
 
     def test_stage(self) -> None:
         longest = max(RUNGS.all, key=lambda rung: len(rung["word"]))
         typo = longest["word"][:-1]
-        self.refused(f"check {typo}", f"no stage '{typo}'", f"Nearest: {longest['stage']}", RUNGS.first["stage"])
-        self.refused("explain 987", "no stage '987'")
+        self.refused(f"check {typo}", f"no stage '{typo}'", f"Nearest: {longest['stage']}.\n  All {len(RUNGS.all)}:  ./ladder list\n")
+        said = self.refused("explain 987", "no stage '987'")
+        self.assertEqual(len(re.findall(r"\d\d_", said)), 3, said)  # the nearest
         self.refused(f"compare {A['number']}", "takes two stages")
         self.refused(B["number"], f"ladder check {B['number']}")
 
@@ -78,15 +91,14 @@ class Usage(unittest.TestCase):
         other = most // 2
         self.assertGreater(default(B)["min_d"], other)
         able = RUNGS.find(lambda rung: default(rung)["min_d"] <= other <= default(rung)["max_d"])
-        self.refused(f"check {B['number']} --d {other}", f"needs a head dimension of {most}",
-                     f"Stages that can: {able['stage']}")
+        said = self.refused(f"check {B['number']} --d {other}", f"needs a head dimension of {most}")
+        self.names_the_nearest(said, lambda variant: variant["min_d"] <= other <= variant["max_d"])
         most = default(able)["max_d"]
         self.refused(f"check {able['number']} --d {most + 1}", f"needs a head dimension of {default(able)['min_d']} to {most}")
 
     def test_causal(self) -> None:
-        able = RUNGS.find(lambda rung: "causal" in default(rung)["problems"])
-        self.refused(f"check {B['number']} --causal", f"{B['stage']} has no causal mask.",
-                     f"Stages that can: {able['stage']}")
+        said = self.refused(f"check {B['number']} --causal", f"{B['stage']} has no causal mask.")
+        self.names_the_nearest(said, lambda variant: "causal" in variant["problems"])
 
     def test_files_are_tried_before_the_work(self) -> None:
         # With the work before it, each of these would take hours.
@@ -96,6 +108,16 @@ class Usage(unittest.TestCase):
 
 
 class Check(unittest.TestCase):
+    def test_a_first_look_says_of_what_and_once(self) -> None:
+        last = RUNGS.all[-1]  # which is asked other problems
+        for names, of in (([B["number"]], B["stage"]), ([B["number"], last["number"]], "2 rungs")):
+            run = ladder("check", *names, "--on", "cpu", "--quick")
+            self.assertEqual(run.returncode, DONE, run.stderr)
+            self.assertEqual(len(re.findall(r"^A first look", run.stdout, re.M)), 1, run.stdout)
+            said = re.search(rf"^A first look at {of}: (\d+) of (\d+) trials. All of one rung:  \./ladder check {B['number']}$", run.stdout, re.M)
+            assert said, run.stdout
+            self.assertLess(int(said[1]), int(said[2]))
+
     def test_json_alone_on_stdout(self) -> None:
         n = 2 * step(B)
         result = ladder("check", A["number"], B["number"], "--on", "cpu", "--n", str(n), "--quick", "--json", "-")

@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -294,6 +296,48 @@ class Words(Door):
         run = self.run_door("bench", "03", "--burst")
         self.assertEqual(run.stderr, "")
         self.assertIn("--target ladder\nladder bench 03 --burst\n", self.calls())
+
+    def test_the_dev_container_is_made_by_this_script(self) -> None:
+        container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+        self.assertRegex(container["image"], ":bookworm$")  # Debian 12
+        run = subprocess.run(["bash", "-c", container["onCreateCommand"]], cwd=self.repository, env=self.variables(), capture_output=True)
+        self.assertEqual(run.returncode, 0)
+        self.assertTrue(self.calls().endswith("--target ladder\n"), self.calls())
+
+    def complete(self, shell: str, *words: str) -> list[str]:
+        calls = "emulate sh -o nounset; " if shell == "zsh" else ""  # as bashcompinit does
+        script = (f"source {ROOT}/harness/completion.sh; {calls}COMP_WORDS=({' '.join(map(shlex.quote, words))}); COMP_CWORD={len(words) - 1}; "
+                  '_flash_ladder; printf "%s\\n" "${COMPREPLY[@]}"')
+        run = subprocess.run([shell, "-c", script], capture_output=True, text=True, env={**os.environ, "LADDER_BUILD": str(self.home / "made")})
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        return run.stdout.split()
+
+    def test_completion(self) -> None:
+        door = str(self.repository / "ladder")
+        (self.home / "made").mkdir()
+        write_program(self.home / "made" / "ladder", '#!/bin/sh\n[ "$1 $2" = "check --help" ] && echo "  --quick Excludes: --thorough"\n')
+        self.assertEqual(self.complete("bash", door, "c"), ["card", "check", "compare"])
+        self.assertEqual(self.complete("bash", door, "check", ""), ["01_wood", "p02_clay"])
+        self.assertEqual(self.complete("bash", door, "check", "01_wood", "p"), ["p02_clay"])
+        self.assertEqual(self.complete("bash", door, "check", "--"), ["--quick", "--thorough"])
+        self.assertEqual(self.complete("bash", door, "try", "mi"), [])
+        learn = set(self.complete("bash", door, "learn", ""))
+        said = re.search(r"^WORDS = \((.*)\)$", (ROOT / "tools" / "course" / "learn.py").read_text(), re.M)
+        assert said
+        self.assertEqual(learn, set(re.findall(r"\w+", said[1])))
+        if shutil.which("zsh"):
+            self.assertEqual(self.complete("zsh", door, "check", ""), ["01_wood", "p02_clay"])
+
+    def test_help_of_each_word_has_two_examples(self) -> None:
+        for word in ("card", "test", "docs", "build"):
+            run = self.run_door(word, "--help")
+            self.assertEqual(len(re.findall(rf"^  \./ladder {word}\b", run.stdout, re.M)), 2, run.stdout)
+        for word in ("learn", "grade"):
+            text = (ROOT / "tools" / "course" / f"{word}.py").read_text()
+            self.assertGreaterEqual(len(re.findall(rf"^    \./ladder {word}\b", text.split('"""')[1], re.M)), 2)
+        program = (ROOT / "harness" / "verbs" / "options.cpp").read_text()
+        for verb in re.findall(r'add_(?:verb|bare)\(Verb::\w+, "(\w+)"', program):
+            self.assertEqual(program.count(f'"  ./ladder {verb}'), 2, verb)
 
     def test_help_needs_no_build(self) -> None:
         for words, said in ((["--help"], "./ladder test"), (["test", "-h"], "./ladder test"), (["docs", "--help"], "./ladder docs")):

@@ -80,8 +80,8 @@ TEST_CASE("an unknown stage is answered with the nearest") {
   CHECK(mentions(message({"explain", "gruoped"}), "Nearest: 06_grouped."));
   const std::string number = message({"check", "9"});
   CHECK(mentions(number, "There is no stage '9'."));
-  CHECK_FALSE(mentions(number, "Nearest"));
-  CHECK(mentions(number, "00_first, 02_quicker, 03_longer, 06_grouped"));
+  CHECK(mentions(number, "Nearest: 06_grouped, 03_longer, 02_quicker.\n  All 4:  ./ladder list"));
+  CHECK_FALSE(mentions(message({"check", "p9"}), "Nearest"));
 }
 
 TEST_CASE("shape flags stand before or behind the verb") {
