@@ -5,6 +5,7 @@ The program is $LADDER, or ladder in $LADDER_BUILD, or build/ladder.
 """
 from __future__ import annotations
 
+import difflib
 import functools
 import json
 import os
@@ -184,10 +185,22 @@ def find(typed: str) -> Rung | None:
     return next((rung for rung in known() if name in (rung.name, rung.number, rung.word, rung.directory)), None)
 
 
+def no_such(typed: str) -> str:
+    """What is said of a name that find() does not know."""
+    if number := re.fullmatch(r"([a-z]?)(\d+)", typed):  # by counting, among those with the same letter
+        alike = [rung for rung in known() if rung.number.rstrip("0123456789") == number[1]]
+        near = [rung.name for rung in sorted(alike, key=lambda rung: abs(int(rung.number[len(number[1]) :]) - int(number[2])))[:3]]
+    else:
+        called = {each: rung.name for rung in known() for each in (rung.name, rung.word)}
+        near = list(dict.fromkeys(called[each] for each in difflib.get_close_matches(typed, called, 3, 0.5)))
+    nearest = f" Nearest: {', '.join(near)}." if near else ""
+    return f"There is no stage '{typed}'.{nearest}\n  All {len(known())}:  ./ladder list"
+
+
 def named(typed: str) -> Rung:
     if rung := find(typed):
         return rung
-    raise RungsError(f"There is no stage '{typed}'.\n  There are: {' '.join(names())}")
+    raise RungsError(no_such(typed))
 
 
 def chosen(typed: list[str]) -> list[Rung]:

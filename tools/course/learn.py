@@ -339,7 +339,7 @@ class Learner:
             raise Usage(f"{typed or 'FILE'} is not there. A kernel in a file, and the rung that it stands for:  ./ladder learn time work/mine.cuh --like 03")
         rung = rungs.find(like)
         if not rung:
-            raise Usage(f"There is no rung '{like}'.\n  There are: {' '.join(rungs.names())}")
+            raise Usage(rungs.no_such(like))
         if rung.default.needs_workspace or rung.default.writes_lse:
             raise Usage(f"{rung.name} takes more than Q, K, V and O, and cannot be timed beside a kernel of your own.")
         folder = work_folder() / ".timed"

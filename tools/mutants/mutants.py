@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import csv
 import datetime
-import difflib
 import os
 import random
 import subprocess
@@ -47,10 +46,7 @@ def choose_stages(typed: list[str]) -> list[rungs.Rung]:
     for word in typed:
         rung = rungs.find(word)
         if rung is None:
-            known = [name for rung in rungs.known() for name in (rung.name, rung.word)]
-            near = difflib.get_close_matches(word, known, 1, 0.5)
-            hint = f"Did you mean {near[0]}?" if near else "Stages are the directories with a stage.cu, such as 03_kvpipe."
-            raise UsageError(f"There is no stage '{word}'. {hint}")
+            raise UsageError(rungs.no_such(word))
         if rung not in chosen:
             chosen.append(rung)
     return chosen

@@ -489,7 +489,7 @@ class RungDiff(unittest.TestCase):
             self.assertIn("usage: rung_diff", run.stderr)
         run = self.run_on(self.kernels, "9")
         self.assertEqual(run.returncode, 2)
-        self.assertIn("01_wood 02_next 03_more", run.stderr)
+        self.assertIn("Nearest: 03_more, 02_next, 01_wood.", run.stderr)
 
 
 if __name__ == "__main__":

@@ -336,7 +336,7 @@ class CommandLine(unittest.TestCase):
             (Path(name) / "build.ninja").write_text("")
             build = ("--build", name)
             invented = str(fake_ladder.write(Path(name) / "ladder"))
-            self.assertRegex(self.refused("03_irn", *build, LADDER=invented), "no stage '03_irn'. Did you mean 03_iron")
+            self.assertRegex(self.refused("03_irn", *build, LADDER=invented), "no stage '03_irn'. Nearest: 03_iron")
             self.assertRegex(self.refused("--sample", "0", *build), "more than 0")
             self.assertRegex(self.refused("--jobs", "0", *build), "at least 1")
             self.assertRegex(self.refused("--seed", "1", *build), "belongs to --sample")

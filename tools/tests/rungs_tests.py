@@ -43,8 +43,8 @@ class Invented(unittest.TestCase):
             self.assertEqual(rungs.named(typed).name, "03_iron")
         for typed in ("p1", "p01", "clay", "p01_clay", "side/p01_clay/"):
             self.assertEqual(rungs.named(typed).name, fake_ladder.BRANCH)
-        with self.assertRaisesRegex(rungs.RungsError, "no stage 'rust'.\n  There are: 00_stone p01_clay"):
-            rungs.named("rust")
+        with self.assertRaisesRegex(rungs.RungsError, "no stage 'irn'. Nearest: 03_iron.\n  All 9:  ./ladder list"):
+            rungs.named("irn")
         self.assertEqual(len(rungs.chosen([])), len(fake_ladder.LINE) + 1)
 
     def test_rows_of_results_are_sorted_by_it(self) -> None:
