@@ -13,7 +13,6 @@
 #include <filesystem>
 #include <limits>
 #include <map>
-#include <ranges>
 
 #include "harness/base/nearest.hpp"
 #include "harness/base/process.hpp"
@@ -319,7 +318,7 @@ Result<const Rung*> find_rung(std::string_view typed, const std::vector<Rung>& k
         alike.push_back(&rung);
     }
     std::ranges::stable_sort(alike, {}, away);
-    for (const Rung* rung : alike | std::views::take(3)) near.push_back(rung->name);
+    for (size_t i = 0; i < std::min<size_t>(3, alike.size()); ++i) near.push_back(alike[i]->name);
   } else {
     const size_t words = names.size();
     for (const Rung& rung : known) names.emplace_back(rung.name);
