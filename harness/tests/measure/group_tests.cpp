@@ -339,6 +339,21 @@ TEST_CASE("more heads are other heads") {
   }
 }
 
+TEST_CASE(
+    "intervals are of a sequence's queries, so launches begin nowhere else, and each question is the whole problem") {
+  const Spec spec = parse_spec("b=2 h=3 n=80 d=16 causal documents=3").value();
+  CHECK(room_for(spec, 0, size_t{8} << 30).more_heads == 0);
+  const Inputs all = make_inputs(InputKind::normal, spec, 1);
+  for (const auto& [view, reference] :
+       make_questions(spec, InputKind::normal, all, {}, {.more_heads = 0, .outputs = 3}, 5)) {
+    const Cells cells{reference["O"].cells, reference["LSE"].cells};
+    const Reference expected = formula_of(spec).make_reference(spec, all, cells, 1, true);
+    CHECK(cells.front().back().unit == spec.batch_heads() - 1);
+    CHECK(reference["O"].values == expected["O"].values);
+    CHECK(reference["LSE"].values == expected["LSE"].values);
+  }
+}
+
 TEST_CASE("questions are of different views, and their answers those of the formula") {
   const Shape shapes[] = {{.batch = 2, .heads = 3, .n = 80, .d = 16},
                           {.n = 80, .d = 16, .causal = true},
