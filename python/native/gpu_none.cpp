@@ -13,7 +13,7 @@ Status start_on_gpu(const Variant&, const Arguments&, const LogSumExpParams*, in
 }
 
 Status append_on_gpu(const AppendParams&, int device, void*) {
-  return tl::make_unexpected(gpu_numbered(device).error());
+  return Unexpected{gpu_numbered(device).error()};
 }
 
 Status merge_on_gpu(const MergeParams&, int device, void*) {
