@@ -35,14 +35,14 @@ struct Config {
 };
 
 // Which scores are masked: those of keys past the end; under a causal mask, which ends with the last key for the last
-// query, also those of keys after a query's own.
-enum class Mask { none, tail, causal };
+// query, also those of keys after a query's own. 44_told spells these types out.
+using forward::Causal, forward::NoMask, forward::Tail;
 
 // Which queries next, and which keys they see. A head is `shares` of work, and clusters take those of all heads by
 // turns (c, c + clusters, ...). A share is a pair of tiles of queries, or under a mask two: a head's longest and its
 // shortest, its second longest and its second shortest ..., two by two equally long. A pair begins at an even tile; its
 // second one may lie outside: it reads zeros and stores nothing.
-template <class C, Mask MASK>
+template <class C, class Mask>
 struct Schedule {
   static constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
   int n_q, n_k, heads, q_tiles, pairs, shares;
@@ -56,12 +56,12 @@ struct Schedule {
     const int cluster = blockIdx.x / BLOCKS, clusters = gridDim.x / BLOCKS;
     q_tiles = (n_q + BR - 1) / BR;
     pairs = (q_tiles + 1) / BLOCKS;
-    shares = MASK == Mask::causal ? (pairs + 1) / 2 : pairs;
+    shares = Mask::GROWS ? (pairs + 1) / 2 : pairs;
     head = cluster / shares, heads_on = clusters / shares;  // the only divisions
     share = cluster % shares, shares_on = clusters % shares;
   }
   __device__ __forceinline__ int keys_of(int query) const {  // how many it sees; none if that is negative
-    return MASK == Mask::causal ? query + 1 + n_k - n_q : n_k;
+    return Mask::GROWS ? query + 1 + n_k - n_q : n_k;
   }
   __device__ __forceinline__ int tiles_of(int tile) const {  // of keys; one, masked, for queries that see none
     return (max(keys_of(min((tile + 1) * BR, n_q) - 1), 1) + BC - 1) / BC;
@@ -69,14 +69,14 @@ struct Schedule {
   __device__ __forceinline__ bool next() {
     first += kv_tiles;
     ++round;
-    const bool has_second = MASK == Mask::causal && 2 * share + 1 < pairs;  // the pair in the middle is alone
+    const bool has_second = Mask::GROWS && 2 * share + 1 < pairs;  // the pair in the middle is alone
     if (turn == 1 || (turn == 0 && !has_second)) {
       head += heads_on, share += shares_on;
       if (share >= shares) share -= shares, ++head;
       turn = -1;
     }
     ++turn;
-    const int pair = MASK == Mask::causal && turn == 0 ? pairs - 1 - share : share;
+    const int pair = Mask::GROWS && turn == 0 ? pairs - 1 - share : share;
     q_tile = pair * BLOCKS + cluster_rank();
     kv_tiles = tiles_of(pair * BLOCKS + BLOCKS - 1);
     whole = first + min(keys_of(q_tile * BR), n_k) / BC;  // a second block may lie outside
@@ -132,7 +132,7 @@ struct Softmax {
   }
 };
 
-template <class C, Mask MASK>
+template <class C, class Mask>
 __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ForwardParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     fence_mbarrier_init();  // safe to name them to the copy engine, which knows them now
   }
   cluster_sync();  // safe to use the barriers, those of the other block, too
-  Schedule<C, MASK> work(p);
+  Schedule<C, Mask> work(p);
 
   // LOAD  A block brings its panel of a tile of K or V to both; the other brings its own here.
   if (warp >= WARPS) {
@@ -214,13 +214,13 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     wgmma_commit();
   };
   const auto mask = [&](int tile) {
-    if constexpr (MASK != Mask::none) {
+    if constexpr (Mask::HIDES) {
       // Of this tile's keys, how many a lane's first row sees. The second is 8 queries on.
       const int seen = work.keys_of(work.q_tile * BR + warp * 16 + lane / 4) - (tile - work.first) * BC;
 #pragma unroll
       for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
         for (int i = 0; i < 4; ++i) {
-          const int more = MASK == Mask::causal ? i / 2 * 8 : 0;
+          const int more = Mask::GROWS ? i / 2 * 8 : 0;
           if (key_tile * 8 + FragmentC::col(lane, i) >= seen + more) S_frag[key_tile][i] = -INFINITY;
         }
       }
@@ -269,7 +269,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them.
     const uint32_t warp_O = smem_Q + Q.at(done.round) + warp * 16 * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
-    store_scaled<Element, BR, MASK == Mask::causal>(lane_O, O_frag, normalise);
+    store_scaled<Element, BR, Mask::GROWS>(lane_O, O_frag, normalise);
     fence_proxy_async_shared();  // the copy engine will find what this lane has stored
     __syncwarp();                // safe to copy: all lanes have stored
     if (lane == 0) {
@@ -290,7 +290,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   // The first block of a pair does not need the pair's last tile, the one on the other block's diagonal. Who releases
   // it waits for it, and nobody else: a warp that came late would miss the phase. A branch and no loop, for ptxas.
   const auto let_pass = [&](int copied) {
-    if (MASK == Mask::causal && threadIdx.x % 128 < BLOCKS && done.end < copied) {
+    if (Mask::GROWS && threadIdx.x % 128 < BLOCKS && done.end < copied) {
       K.wait_full(copied - 1);  // safe to release: it is not on its way any more
       release(K, copied - 1);
       V.wait_full(copied - 1);
@@ -350,9 +350,9 @@ void run(Device& device, const ForwardParams& p) {
   const uint32_t pairs = ((p.n_q + C::BR - 1) / C::BR + 1) / C::BLOCKS, sms = multiprocessors(device) / C::BLOCKS;
   const uint32_t shares = (p.causal ? (pairs + 1) / 2 : pairs) * heads;  // two pairs or one
   launch_clusters(device,
-                  p.causal             ? flash_attention<C, Mask::causal>
-                  : p.n_k % C::BC != 0 ? flash_attention<C, Mask::tail>
-                                       : flash_attention<C, Mask::none>,
+                  p.causal             ? flash_attention<C, Causal>
+                  : p.n_k % C::BC != 0 ? flash_attention<C, Tail>
+                                       : flash_attention<C, NoMask>,
                   dim3((shares < sms ? shares : sms) * C::BLOCKS), dim3(C::THREADS), C::BLOCKS, C::SMEM_BYTES, p,
                   map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR), map(p.K, p.K_strides, p.kv_heads, p.n_k, C::BC),
                   map(p.V, p.V_strides, p.kv_heads, p.n_k, C::BC), map(p.O, p.O_strides, p.heads, p.n_q, 16));

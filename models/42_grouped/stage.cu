@@ -29,7 +29,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest.from_first_key = true;
   rest.largest_score = 0x1p14f;  // beyond it a maximum that came by a sum has lost too much
   rest.recorded = true;
-  return ladder::make_variant<C>(run<C>, flash_attention<C, Mask::none>, predict<C>, std::move(rest));
+  return ladder::make_variant<C>(run<C>, flash_attention<C, NoMask>, predict<C>, std::move(rest));
 }
 
 const ladder::Registration registration({

@@ -37,14 +37,15 @@ struct Config {
 };
 
 // Which scores are masked: those of keys past the end; under a causal mask, which ends with the last key for the last
-// query, also those of keys after a query's own; in a window those of keys far after it, and far before it.
-enum class Mask { none, tail, causal, window };
+// query, also those of keys after a query's own; in a window those of keys far after it, and far before it. 44_told
+// spells these types out.
+using forward::Causal, forward::NoMask, forward::Tail, forward::Window;
 
 // Which queries next, and which keys they see. A head is `shares` of work, and clusters take those of all heads by
 // turns (c, c + clusters, ...). A share is a pair of tiles of queries, or under a mask two: a head's longest and its
 // shortest, its second longest and its second shortest ..., two by two equally long. A pair begins at an even tile; its
 // second one may lie outside: it reads zeros and stores nothing.
-template <class C, Mask MASK>
+template <class C, class Mask>
 struct Schedule {
   static constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
   int n_q, n_k, heads, q_tiles, pairs, shares;
@@ -66,18 +67,16 @@ struct Schedule {
     const int cluster = blockIdx.x / BLOCKS, clusters = gridDim.x / BLOCKS;
     q_tiles = (n_q + BR - 1) / BR;
     pairs = (q_tiles + 1) / BLOCKS;
-    shares = MASK == Mask::causal ? (pairs + 1) / 2 : pairs;
+    shares = Mask::GROWS ? (pairs + 1) / 2 : pairs;
     head = cluster / shares, heads_on = clusters / shares;  // the only divisions
     share = cluster % shares, shares_on = clusters % shares;
   }
   // Query i is the one of key i + n_k - n_q.
   __device__ __forceinline__ int first_of(int query) const {  // key that it sees
-    return MASK == Mask::window ? max(query + n_k - n_q - left, 0) : 0;
+    return Mask::IS_WINDOW ? max(query + n_k - n_q - left, 0) : 0;
   }
   __device__ __forceinline__ int end_of(int query) const {  // behind the last one; it sees none if that is not positive
-    return MASK == Mask::window   ? min(query + 1 + n_k - n_q + right, n_k)
-           : MASK == Mask::causal ? query + 1 + n_k - n_q
-                                  : n_k;
+    return Mask::IS_WINDOW ? min(query + 1 + n_k - n_q + right, n_k) : Mask::GROWS ? query + 1 + n_k - n_q : n_k;
   }
   __device__ __forceinline__ int last_query(int tile) const { return min((tile + 1) * BR, n_q) - 1; }
   __device__ __forceinline__ int tiles_before(int tile) const { return first_of(min(tile * BR, n_q - 1)) / BC; }
@@ -87,27 +86,27 @@ struct Schedule {
   __device__ __forceinline__ bool next() {
     first += kv_tiles;
     ++round;
-    const bool has_second = MASK == Mask::causal && 2 * share + 1 < pairs;  // the pair in the middle is alone
+    const bool has_second = Mask::GROWS && 2 * share + 1 < pairs;  // the pair in the middle is alone
     if (turn == 1 || (turn == 0 && !has_second)) {
       head += heads_on, share += shares_on;
       if (share >= shares) share -= shares, ++head;
       turn = -1;
     }
     ++turn;
-    const int pair = MASK == Mask::causal && turn == 0 ? pairs - 1 - share : share;
+    const int pair = Mask::GROWS && turn == 0 ? pairs - 1 - share : share;
     q_tile = pair * BLOCKS + cluster_rank();
     const int skipped = tiles_before(pair * BLOCKS);
     kv_tiles = tiles_up_to(pair * BLOCKS + BLOCKS - 1) - skipped;
     zero = first - skipped;
     begin = zero + tiles_before(q_tile);
     end = zero + tiles_up_to(q_tile);
-    whole_begin = MASK == Mask::window ? zero + first_of(last_query(q_tile)) / BC + 1 : begin;
+    whole_begin = Mask::IS_WINDOW ? zero + first_of(last_query(q_tile)) / BC + 1 : begin;
     whole_end = zero + min(end_of(q_tile * BR), n_k) / BC;  // a second block may lie outside
     return head < heads;
   }
   __device__ __forceinline__ int key_of(int tile) const { return (tile - zero) * BC; }  // the tile's first
   __device__ __forceinline__ bool is_masked(int tile) const {
-    return (MASK == Mask::window && tile < whole_begin) || tile >= whole_end;
+    return (Mask::IS_WINDOW && tile < whole_begin) || tile >= whole_end;
   }
 };
 
@@ -163,7 +162,7 @@ struct Softmax {
   }
 };
 
-template <class C, Mask MASK>
+template <class C, class Mask>
 __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ModelParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
@@ -190,7 +189,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     fence_mbarrier_init();  // safe to name them to the copy engine, which knows them now
   }
   cluster_sync();  // safe to use the barriers, those of the other block, too
-  Schedule<C, MASK> work(p);
+  Schedule<C, Mask> work(p);
 
   // LOAD  A block brings its panel of a tile of K or V to both; the other brings its own here.
   if (warp >= WARPS) {
@@ -245,7 +244,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     wgmma_commit();
   };
   const auto mask = [&](int tile) {
-    if constexpr (MASK != Mask::none) {
+    if constexpr (Mask::HIDES) {
       // Of this tile's keys, the first that a lane's row sees, and behind the last.
       int from[2], to[2];
       for (int lane_row = 0; lane_row < 2; ++lane_row) {
@@ -257,7 +256,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
         for (int i = 0; i < 4; ++i) {
           const int key = key_tile * 8 + FragmentC::col(lane, i);
-          if (key >= to[i / 2] || (MASK == Mask::window && key < from[i / 2])) S_frag[key_tile][i] = -INFINITY;
+          if (key >= to[i / 2] || (Mask::IS_WINDOW && key < from[i / 2])) S_frag[key_tile][i] = -INFINITY;
         }
       }
     }
@@ -278,7 +277,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     release(K, tile);
     if (is_masked) mask(tile);
     // SOFTMAX
-    softmax.weigh(S_frag, P_here, false, MASK == Mask::window && is_masked);
+    softmax.weigh(S_frag, P_here, false, Mask::IS_WINDOW && is_masked);
     wgmma_wait<0>(O_frag, P_before);  // safe to touch O and the old P: PV is done
     release(V, tile - 1);
   };
@@ -290,7 +289,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     for (int lane_row = 0; lane_row < 2; ++lane_row) {  // beside PV: two exchanges complete a row's sum
       softmax.sum[lane_row] = quad_sum(softmax.sum[lane_row]);
       const int query = work.q_tile * BR + warp * 16 + FragmentC::row(lane, 2 * lane_row);
-      const bool has_keys = MASK <= Mask::tail || work.first_of(query) < work.end_of(query);
+      const bool has_keys = Mask::IS_WHOLE || work.first_of(query) < work.end_of(query);
       normalise[lane_row] = has_keys ? 1.0f / softmax.sum[lane_row] : 0.0f;  // no key: O = 0
       if (p.LSE != nullptr && lane % 4 == 0 && query < p.n_q)                // log(0) is -infinity
         st_global_f32(p.LSE + int64_t(work.head) * p.n_q + query,
@@ -306,7 +305,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them.
     const uint32_t warp_O = smem_Q + Q.at(done) + warp * 16 * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
-    store_scaled<Element, BR, (MASK > Mask::tail)>(lane_O, O_frag, normalise);
+    store_scaled<Element, BR, !Mask::IS_WHOLE>(lane_O, O_frag, normalise);
     fence_proxy_async_shared();  // the copy engine will find what this lane has stored
     __syncwarp();                // safe to copy: all lanes have stored
     if (lane == 0) {
@@ -329,7 +328,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   // late would miss the phase. A branch and no loop, for ptxas: of two shares one after the other it is one tile at
   // most.
   const auto let_pass = [&](int up_to) {
-    if (MASK >= Mask::causal && threadIdx.x % 128 < BLOCKS && computed < up_to) {
+    if (!Mask::IS_WHOLE && threadIdx.x % 128 < BLOCKS && computed < up_to) {
       K.wait_full(up_to - 1);  // safe to release: it is not on its way any more
       release(K, up_to - 1);
       V.wait_full(up_to - 1);
@@ -338,7 +337,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     __syncwarp();  // products take whole warps
   };
 
-  if constexpr (MASK == Mask::window) let_pass(work.begin);
+  if constexpr (Mask::IS_WINDOW) let_pass(work.begin);
   Q.wait_full(0);
   start_QK(work.begin);
   wgmma_wait<0>(S_frag);  // safe to read S: QK is done
@@ -350,7 +349,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     softmax.weigh(S_frag, P_even, true, true);
     release_Q(work.round - 1);
     int tile = begin + 1;
-    if constexpr (MASK != Mask::window) {
+    if constexpr (!Mask::IS_WINDOW) {
       for (; tile + 1 < work.whole_end; tile += 2) {
         step(tile, P_even, P_odd);
         step(tile + 1, P_odd, P_even);
@@ -393,10 +392,10 @@ void run(Device& device, const ModelParams& p) {
   const bool is_window = p.left >= 0 || p.right > 0;
   const uint32_t shares = (p.causal && !is_window ? (pairs + 1) / 2 : pairs) * heads;  // two pairs or one
   launch_clusters(device,
-                  is_window            ? flash_attention<C, Mask::window>
-                  : p.causal           ? flash_attention<C, Mask::causal>
-                  : p.n_k % C::BC != 0 ? flash_attention<C, Mask::tail>
-                                       : flash_attention<C, Mask::none>,
+                  is_window            ? flash_attention<C, Window>
+                  : p.causal           ? flash_attention<C, Causal>
+                  : p.n_k % C::BC != 0 ? flash_attention<C, Tail>
+                                       : flash_attention<C, NoMask>,
                   dim3((shares < sms ? shares : sms) * C::BLOCKS), dim3(C::THREADS), C::BLOCKS, C::SMEM_BYTES, p,
                   map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR), map(p.K, p.K_strides, p.kv_heads, p.n_k, C::BC),
                   map(p.V, p.V_strides, p.kv_heads, p.n_k, C::BC), map(p.O, p.O_strides, p.heads, p.n_q, 16));
