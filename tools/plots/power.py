@@ -30,9 +30,11 @@ def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.
     except results.ResultsError:
         raise results.NotMeasured(f"{csv}: nothing was measured alone yet. Measured by: ladder bench --alone") from None
     known = rungs.by_name()
-    points = [[row.stage, known[row.stage].part if row.stage in known else row.kind, round(row.flop_per_clk_sm), round(row.clock_mhz)]
-              for row in measured + [row for row in peers + ceilings if row.stage in ALONGSIDE] if row.flop_per_clk_sm and row.clock_mhz]
-    return {"title": f"{measured[0].gpu}, {results.Selection(regime='alone')}", "rows": points}
+    shown = [row for row in measured + [row for row in peers + ceilings if row.stage in ALONGSIDE] if row.flop_per_clk_sm and row.clock_mhz]
+    runs = figure.Runs(shown)
+    return {"title": f"{measured[0].gpu}, {results.Selection(regime='alone')}", "runs": runs.said,
+            "rows": [[row.stage, known[row.stage].part if row.stage in known else row.kind, runs.of(row), round(row.flop_per_clk_sm), round(row.clock_mhz)]
+                     for row in shown]}
 
 
 def heights(points: figure.Points) -> list[float]:
@@ -47,22 +49,23 @@ def render(axes: list, points: figure.Points) -> None:
         line = [(x, tflops * 1e6 / SMS / x) for x in across if 1200 <= tflops * 1e6 / SMS / x <= 1850]
         axis.plot(*zip(*line), color=figure.GRID, linestyle="--", linewidth=1, zorder=0)
         axis.annotate(f"{tflops}", line[-1], xytext=(0, -2), textcoords="offset points", color=figure.SOFT, ha="center", va="top", fontsize=10)
-    for name, part, work, clock in points["rows"]:
+    for name, part, run, work, clock in points["rows"]:
         axis.plot(work, clock, marker="o" if part in colours else "D", linestyle="none", markersize=5, color=colours.get(part, figure.INK),
                   markerfacecolor=colours.get(part, figure.PAPER))
         label = name.partition("_")[0] if name in NAMED else ALONGSIDE.get(name, "")
         if label:
             right, up, end = PLACES.get(name, (5, 5, "left"))
-            axis.annotate(label, (work, clock), xytext=(right, up), textcoords="offset points", ha=end, fontsize=10)
+            axis.annotate(f"{label} {run}".rstrip(), (work, clock), xytext=(right, up), textcoords="offset points", ha=end, fontsize=10)
     axis.set_xlim(0, 4350)
     axis.set_ylim(1165, 1880)
     axis.set_xlabel("FLOP per clock and SM: what a kernel does in a clock")
     axis.set_ylabel("MHz: the clock that its power leaves it")
-    axis.figure.suptitle(points["title"].replace(", d =", ",\nd =") + "\ndashed: the same TFLOPS", fontsize=figure.TYPE)
+    axis.figure.suptitle(figure.lines(points["title"], "dashed: the same TFLOPS", points["runs"]), fontsize=figure.TYPE)
 
 
 def table(points: figure.Points) -> list[tuple[str, list[str], list[list[str]]]]:
-    return [("Work per clock, and the clock", ["", "FLOP/clk/SM", "MHz"], [[name, str(work), str(clock)] for name, _, work, clock in points["rows"]])]
+    return [("Work per clock, and the clock" + (f": {points['runs']}" if points["runs"] else ""), ["", "FLOP/clk/SM", "MHz"],
+             [[name, f"{work} {run}".rstrip(), f"{clock} {run}".rstrip()] for name, _, run, work, clock in points["rows"]])]
 
 
 if __name__ == "__main__":

@@ -51,10 +51,11 @@ def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.
             raise results.NotMeasured(f"{csv}: no stage at N = {N} that {timed.name} has timed. Measured by:  {traffic.HOW}")
         panels.append({"level": level, "x": f"operations per byte, {' + '.join(metrics)}", "rungs": rungs_here,
                        "tb_per_s": round(peak(csv, rows, names) / 1e12, 2), "reached": next((round(row.tflops, 2) for row in ceilings if row.stage == loop), None)})
-    runs = figure.Runs([row for row in measured if any(row.stage == rung[0] for panel in panels for rung in panel["rungs"])])
+    roofs = [row for row in ceilings if row.stage in ROOFS]
+    runs = figure.Runs([row for row in measured if any(row.stage == rung[0] for panel in panels for rung in panel["rungs"])] + roofs)
     return {"title": f"{traffic.card(rows)}; TFLOPS at {selection}", "panels": panels, "runs": runs.said,
             "of": {row.stage: runs.of(row) for row in measured if (row.date, row.commit) in runs.letters},
-            "ceilings": [[row.stage, round(row.tflops, 1)] for row in ceilings if row.stage in ROOFS],
+            "ceilings": [[row.stage, runs.of(row), round(row.tflops, 1)] for row in roofs],
             "parts": {rung.name: rung.part for rung in rungs.known() if rung.name in tflops}}
 
 
@@ -67,12 +68,12 @@ def render(axes: list, points: figure.Points) -> None:
     for axis, panel in zip(axes, points["panels"]):
         intensities = [x for _, x, _ in panel["rungs"]]
         left, right = min(intensities) / 3, max(max(intensities), 2000) * 3
-        shown = sorted((tflops, name) for name, tflops in points["ceilings"])
-        for above, (tflops, name) in enumerate(shown):
+        shown = sorted((tflops, name, run) for name, run, tflops in points["ceilings"])
+        for above, (tflops, name, run) in enumerate(shown):
             axis.plot([tflops / panel["tb_per_s"], right], [tflops, tflops], color=figure.INK, linewidth=1.4)
             # Where no rung stands below the roof.
             free = right if above or min(intensities) * 30 > right else tflops / panel["tb_per_s"] * 1.3
-            axis.annotate(f"{name} {tflops:.0f}", (free, tflops), xytext=(0, 2 if above else -2), textcoords="offset points",
+            axis.annotate(f"{name} {tflops:.0f} {run}".rstrip(), (free, tflops), xytext=(0, 2 if above else -2), textcoords="offset points",
                           ha="right" if free == right else "left", va="bottom" if above else "top")
         highest = shown[-1][0]
 

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import csv
+import re
 import unittest
 from pathlib import Path
 
 from tools import history, results
 from tools.evidence import row_kernels
 from tools.paths import ROOT
+from tools.plots import engines, power, roofline
 from tools.site import prose
 
 
@@ -102,6 +104,21 @@ class Definitions(unittest.TestCase):
     def test_a_header_is_split_into_what_it_defines(self) -> None:
         text = "#pragma once\nnamespace words {\ntemplate <int N, class = Of<1>>\n__device__ float sum(const float (&x)[N]) { if (N) { return x[0]; } return 0; }\nstruct Ring { int at; };\nconstexpr int LIMIT = 8;\n#define TWICE(x) \\\n  (x + x)\n}\n"
         self.assertEqual([history.name_of(each) for each in history.definitions(text)], ["TWICE", "sum", "Ring", "LIMIT"])
+
+
+class Figures(unittest.TestCase):
+    def test_no_rate_of_the_card_is_without_its_run(self) -> None:
+        csv = results.RESULTS / "h200.csv"
+        for module, run in ((power, 2), (engines, 2)):
+            points = module.collect(csv, results.read(csv), None)
+            self.assertIn("a letter each", points["runs"], module.NAME)
+            self.assertEqual([row for row in points["rows"] if not row[run]], [], module.NAME)
+            (title, _, rows), = module.table(points)
+            self.assertIn("a letter each", title)
+            self.assertEqual([row for row in rows if not any(re.search(r" [a-z]$", cell) for cell in row[:2])], [], module.NAME)
+        csv = results.RESULTS / "h200_traffic.csv"
+        points = roofline.collect(csv, results.traffic(csv), None)
+        self.assertEqual([name for name, run, _ in points["ceilings"] if not run], [])
 
 
 if __name__ == "__main__":
