@@ -20,36 +20,13 @@ struct Config : Walk<f16, HEAD_DIM, BR, BC, WARPS, STAGES> {
   static constexpr bool BEGUN = true;  // S and dP begin with -LSE and -D
 };
 
-// dK and dV of BC keys, over all tiles of queries, and what these keys add to dQ.
-// Grid (heads together, keys / BC, groups of them).
+// What a warpgroup does: dK and dV of its 64 keys, and half of the columns of what the block adds to dQ.
 template <class C>
-__global__ void __launch_bounds__(C::THREADS, 1)
-    gradients(GradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
-              const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map,
-              const __grid_constant__ TensorMap dK_map, const __grid_constant__ TensorMap dV_map) {
+__device__ __forceinline__ void differentiate(const GradientParams& p, const Smem<C>& smem, int head, int first_key,
+                                              int tiles, const TensorMap& dK_map, const TensorMap& dV_map) {
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
   constexpr int QUERY_SLICES = BR / 16;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
-  const int head = blockIdx.z * gridDim.x + blockIdx.x, first_key = blockIdx.y * BC;
-  const Smem<C> smem;
-  smem.name();
-  if (threadIdx.x == 0) smem.init();
-  __syncthreads();  // safe to use the barriers
-
-  const int first_tile = p.causal ? first_key / BR : 0;  // queries before these see none of the block's keys
-  const int tiles = p.n_q / BR - first_tile;
-
-  // LOAD  K and V once; then a tile of queries whenever a stage is empty.
-  if (warp >= WARPS) {
-    setmaxnreg_dec<PRODUCER_REGISTERS>();
-    if (threadIdx.x == WARPS * 32)
-      load(p, smem, Q_map, K_map, V_map, dO_map, BlockAt{head, first_key}, first_tile, tiles);
-    // STORE  dQ of a tile whenever a warpgroup has stored its half.
-    if (warp > WARPS && warp <= WARPS + 2 && lane == 0)
-      add_dQ(p, smem, warp - WARPS - 1, BlockAt{head, first_key}, first_tile, tiles);
-    return;
-  }
-  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
 
   // Descriptors, as 64_warpgroups explains them.
   const uint64_t K_rows = wgmma_descriptor(smem.K + warpgroup * 64 * PANEL_ROW_BYTES),
@@ -131,6 +108,38 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     cp_async_bulk_commit();
     cp_async_bulk_wait_read<0>();  // safe to end: shared memory has been read
   }
+}
+
+// dK and dV of BC keys, over all tiles of queries, and what these keys add to dQ.
+// Grid (heads together, keys / BC, groups of them).
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    gradients(GradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
+              const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map,
+              const __grid_constant__ TensorMap dK_map, const __grid_constant__ TensorMap dV_map) {
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int head = blockIdx.z * gridDim.x + blockIdx.x, first_key = blockIdx.y * BC;
+  const Smem<C> smem;
+  smem.name();
+  if (threadIdx.x == 0) smem.init();
+  __syncthreads();  // safe to use the barriers
+
+  const int first_tile = p.causal ? first_key / BR : 0;  // queries before these see none of the block's keys
+  const int tiles = p.n_q / BR - first_tile;
+
+  // LOAD  K and V once; then a tile of queries whenever a stage is empty.
+  if (warp >= WARPS) {
+    setmaxnreg_dec<PRODUCER_REGISTERS>();
+    if (threadIdx.x == WARPS * 32)
+      load(p, smem, Q_map, K_map, V_map, dO_map, BlockAt{head, first_key}, first_tile, tiles);
+    // STORE  dQ of a tile whenever a warpgroup has stored its half.
+    if (warp > WARPS && warp <= WARPS + 2 && lane == 0)
+      add_dQ(p, smem, warp - WARPS - 1, BlockAt{head, first_key}, first_tile, tiles);
+    return;
+  }
+  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
+  differentiate<C>(p, smem, head, first_key, tiles, dK_map, dV_map);
 }
 
 // LAUNCH  D and zeros first, dQ last. The pointers of `p` belong to the device; n is a multiple of BC.
