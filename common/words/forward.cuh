@@ -38,6 +38,13 @@ struct Tile {
   __device__ __forceinline__ static int clusters() { return gridDim.x / BLOCKS; }
 };
 
+// 44_told. 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x
+// 240, or 40 + 2 x 232, where the one that copies has more to find out.
+template <bool COPIES_WITH_FEW>
+constexpr int PRODUCER_REGISTERS = COPIES_WITH_FEW ? 24 : 40;
+template <bool COPIES_WITH_FEW>
+constexpr int CONSUMER_REGISTERS = COPIES_WITH_FEW ? 240 : 232;
+
 // ---- which keys ----------------------------------------------------------------------------------------------------
 
 // 44_told. A mask says which keys queries see: i is the one of key i + n_k - n_q. Without one those are all, and
@@ -275,6 +282,76 @@ __device__ __forceinline__ Box box_of(int row, int n, int begin, int head, int s
   if (!VARLEN) return {row, head, sequence};
   const int first = max(begin + min(row, n - 1), 0), valid = min(max(n - row, 1), ROWS);
   return {ROWS - valid, first + valid, head};
+}
+
+// ---- shared memory, and what fills it ------------------------------------------------------------------------------
+
+// 44_told, line by line in its kernel. What lies in a block's shared memory: Q_STAGES tiles of queries, by the round,
+// where O leaves from, too; STAGES tiles of K and of V; MORE_BYTES that a rung has besides; barriers; and what is told,
+// of this round and of the next.
+template <class C, uint32_t ROW_BYTES, int Q_STAGES = 2, uint32_t MORE_BYTES = 0, class Told = Work>
+struct Smem {
+  using Config = C;
+  static constexpr uint32_t TILE_BYTES = C::BC * ROW_BYTES, Q_BYTES = C::BR * ROW_BYTES;
+  static constexpr uint32_t PANEL_ROW_BYTES = 128, PANELS = ROW_BYTES / PANEL_ROW_BYTES;
+  static constexpr uint32_t BARRIERS = 4 * C::STAGES + 2 * Q_STAGES;
+  uint32_t tiles_Q = smem_base(), tiles_K = tiles_Q + Q_STAGES * Q_BYTES, tiles_V = tiles_K + C::STAGES * TILE_BYTES;
+  uint32_t more = tiles_V + C::STAGES * TILE_BYTES, barriers = more + MORE_BYTES, works = barriers + BARRIERS * 8;
+  Ring<C::STAGES, TILE_BYTES> K{barriers, tiles_K}, V{K.end, tiles_V};
+  Ring<Q_STAGES, Q_BYTES> Q{V.end, tiles_Q};
+
+  __device__ __forceinline__ Told told(int round) const { return {works + round % 2 * Told::BYTES}; }
+  __device__ __forceinline__ void name() const {
+    smem_name(tiles_Q, Q_STAGES * Q_BYTES, "Q", PANEL_ROW_BYTES);
+    smem_name(tiles_K, C::STAGES * TILE_BYTES, "K", PANEL_ROW_BYTES);
+    smem_name(tiles_V, C::STAGES * TILE_BYTES, "V", PANEL_ROW_BYTES);
+    smem_name(barriers, BARRIERS * 8, "barriers");
+    smem_name(works, 2 * Told::BYTES, "works");
+  }
+  // One thread's, before all use them.
+  __device__ __forceinline__ void init(LADDER_SITE_ONLY_PARAMETER) const {
+    K.init(C::BLOCKS * C::WARPS / 4 LADDER_SITE);  // a warpgroup has read it
+    V.init(C::BLOCKS * C::WARPS / 4 LADDER_SITE);
+    Q.init(C::WARPS LADDER_SITE);            // a warp has stored its O from there
+    fence_mbarrier_init(LADDER_SITE_ALONE);  // safe to name them to the copy engine, which knows them now
+  }
+};
+
+// 46_alone, and 48_scores where all sequences have one length. A tile of queries, and the tiles of keys that its pair
+// sees. A block brings its panels of a tile of K or V to both; the other brings its own here. Alone it brings all of
+// them. One thread's.
+template <class Smem>
+__device__ __forceinline__ void load(const ForwardParams& p, const Smem& smem, const Queries& queries,
+                                     const TensorMap& Q_map, const TensorMap& K_map,
+                                     const TensorMap& V_map LADDER_SITE_PARAMETER) {
+  constexpr int BR = Smem::Config::BR, BC = Smem::Config::BC, BLOCKS = Smem::Config::BLOCKS;
+  constexpr int PANELS = Smem::PANELS, PANEL_ROW_BYTES = Smem::PANEL_ROW_BYTES, PANEL_COLS = PANEL_ROW_BYTES / 2;
+  smem.Q.expect(queries.round LADDER_SITE);
+  const int head = queries.head % p.heads;
+  const int kv_head = head / (p.heads / p.kv_heads), sequence = queries.head / p.heads;
+  for (int panel = 0; panel < PANELS; ++panel)
+    cp_async_bulk_tensor_4d(smem.Q.tiles + smem.Q.at(queries.round) + panel * BR * PANEL_ROW_BYTES, Q_map,
+                            panel * PANEL_COLS, queries.q_tile * BR, head, sequence,
+                            smem.Q.full_of(queries.round) LADDER_SITE);
+  const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
+    ring.wait_empty(tile LADDER_SITE);
+    ring.expect(tile LADDER_SITE);
+    for (uint32_t panel = cluster_rank(); panel < PANELS; panel += BLOCKS)
+      cp_async_bulk_tensor_4d_multicast(ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES, map,
+                                        panel * PANEL_COLS, queries.in_K(tile) * BC, kv_head, sequence,
+                                        ring.full_of(tile), (1 << BLOCKS) - 1 LADDER_SITE);
+  };
+  const int last = queries.first + queries.kv_tiles - 1;
+  for (int tile = queries.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
+    if (tile <= last) request(K_map, smem.K, tile);
+    if (tile > queries.first) request(V_map, smem.V, tile - 1);
+  }
+}
+
+// 46_alone. Safe to end: the other block, where there is one, does not copy here, nor arrive, any more.
+template <int BLOCKS>
+__device__ __forceinline__ void end_together(LADDER_SITE_ONLY_PARAMETER) {
+  if (BLOCKS > 1) cluster_sync(LADDER_SITE_ALONE);
 }
 
 // ---- scores and weights --------------------------------------------------------------------------------------------

@@ -64,6 +64,7 @@ struct Window : Tail {
 // end.
 struct Work {
   enum Word { BEGIN, END, WHOLE_BEGIN, WHOLE_END, ZERO, QUERY, HEAD, MORE, WORDS };
+  static constexpr int BYTES = WORDS * 4;
   uint32_t address;
 
   __device__ __forceinline__ int operator[](Word word) const { return int(ld_shared_b32(address + word * 4)); }
@@ -139,82 +140,47 @@ struct Schedule {
   }
 };
 
+template <class C>
+using Smem = forward::Smem<C, ROW_BYTES, 2, 0, Work>;
+
+template <class C>
+__device__ __forceinline__ void load(const ModelParams& p, const Smem<C>& smem, const Queries& queries,
+                                     const TensorMap& Q_map, const TensorMap& K_map, const TensorMap& V_map) {
+  // LOAD  A block brings its panel of a tile of K or V to both; the other brings its own here.
+  constexpr int BR = C::BR, BC = C::BC;
+  smem.Q.expect(queries.round);
+  const int head = queries.head % p.heads;
+  const int kv_head = head / (p.heads / p.kv_heads), sequence = queries.head / p.heads;
+  for (int panel = 0; panel < PANELS; ++panel)
+    cp_async_bulk_tensor_4d(smem.Q.tiles + smem.Q.at(queries.round) + panel * BR * PANEL_ROW_BYTES, Q_map,
+                            panel * PANEL_COLS, queries.q_tile * BR, head, sequence, smem.Q.full_of(queries.round));
+  const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
+    ring.wait_empty(tile);
+    ring.expect(tile);
+    const uint32_t panel = cluster_rank(), target = ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES;
+    cp_async_bulk_tensor_4d_multicast(target, map, panel * PANEL_COLS, queries.in_K(tile) * BC, kv_head, sequence,
+                                      ring.full_of(tile), 0b11);
+  };
+  const int last = queries.first + queries.kv_tiles - 1;
+  for (int tile = queries.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
+    if (tile <= last) request(K_map, smem.K, tile);
+    if (tile > queries.first) request(V_map, smem.V, tile - 1);
+  }
+}
+
+// What a warpgroup does: QK of each tile of keys that its 64 queries see beside PV of the one before.
 template <class C, class Mask>
-__global__ void __launch_bounds__(C::THREADS, 1)
-    flash_attention(ModelParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
-                    const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
-  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, BLOCKS = C::BLOCKS;
+__device__ __forceinline__ void attend(const ModelParams& p, const Smem<C>& smem, Softmax<Element, C::BC>& softmax,
+                                       const TensorMap& O_map) {
+  constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
   constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
-  static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
-  static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
-  // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240, or
-  // 40 + 2 x 232, where the one that copies has more to find out.
-  constexpr int PRODUCER_REGISTERS = Mask::IS_WHOLE ? 24 : 40, CONSUMER_REGISTERS = Mask::IS_WHOLE ? 240 : 232;
-
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
-  constexpr uint32_t TILE_BYTES = BC * ROW_BYTES, Q_BYTES = BR * ROW_BYTES;
-  const uint32_t smem_Q = smem_base(), smem_K = smem_Q + 2 * Q_BYTES, smem_V = smem_K + STAGES * TILE_BYTES;
-  const uint32_t barriers = smem_V + STAGES * TILE_BYTES;
-  const Ring<STAGES, TILE_BYTES> K{barriers, smem_K}, V{K.end, smem_V};
-  const Ring<2, Q_BYTES> Q{V.end, smem_Q};  // by the round
-  smem_name(smem_Q, 2 * Q_BYTES, "Q", PANEL_ROW_BYTES);
-  smem_name(smem_K, STAGES * TILE_BYTES, "K", PANEL_ROW_BYTES);
-  smem_name(smem_V, STAGES * TILE_BYTES, "V", PANEL_ROW_BYTES);
-  smem_name(barriers, (4 * STAGES + 4) * 8, "barriers");
-  const uint32_t works = barriers + (4 * STAGES + 4) * 8;
-  smem_name(works, 2 * Work::WORDS * 4, "works");
-  const auto told = [&](int round) { return Work{works + round % 2 * Work::WORDS * 4}; };
-  if (threadIdx.x == 0) {
-    K.init(BLOCKS * WARPS / 4);  // a warpgroup has read it
-    V.init(BLOCKS * WARPS / 4);
-    Q.init(WARPS);          // a warp has stored its O from there
-    fence_mbarrier_init();  // safe to name them to the copy engine, which knows them now
-  }
-  cluster_sync();  // safe to use the barriers, those of the other block, too
-
-  // LOAD  A block brings its panel of a tile of K or V to both; the other brings its own here.
-  if (warp >= WARPS) {
-    setmaxnreg_dec<PRODUCER_REGISTERS>();
-    if (threadIdx.x == WARPS * 32) {
-      Schedule<C, Mask> walk(p);
-      while (const auto queries = walk.next()) {
-        Q.wait_empty(queries.round);
-        walk.tell(queries, told(queries.round));
-        Q.expect(queries.round);
-        const int head = queries.head % p.heads;
-        const int kv_head = head / (p.heads / p.kv_heads), sequence = queries.head / p.heads;
-        for (int panel = 0; panel < PANELS; ++panel)
-          cp_async_bulk_tensor_4d(smem_Q + Q.at(queries.round) + panel * BR * PANEL_ROW_BYTES, Q_map,
-                                  panel * PANEL_COLS, queries.q_tile * BR, head, sequence, Q.full_of(queries.round));
-        const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
-          ring.wait_empty(tile);
-          ring.expect(tile);
-          const uint32_t panel = cluster_rank(), target = ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES;
-          cp_async_bulk_tensor_4d_multicast(target, map, panel * PANEL_COLS, queries.in_K(tile) * BC, kv_head, sequence,
-                                            ring.full_of(tile), 0b11);
-        };
-        const int last = queries.first + queries.kv_tiles - 1;
-        for (int tile = queries.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
-          if (tile <= last) request(K_map, K, tile);
-          if (tile > queries.first) request(V_map, V, tile - 1);
-        }
-      }
-      Q.wait_empty(walk.round);
-      told(walk.round).tell({walk.first});  // and no more
-      mbarrier_arrive(Q.full_of(walk.round));
-    }
-    __syncwarp();    // the cluster's barrier takes whole warps
-    cluster_sync();  // safe to end: as below
-    return;
-  }
-  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
 
   // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
-  const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
-  const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
-  Softmax<Element, BC> softmax = {};
-  softmax.scale_log2 = p.softmax_scale * LOG2E;
+  const uint64_t Q_rows = wgmma_descriptor(smem.Q.tiles + warpgroup * 64 * PANEL_ROW_BYTES);
+  const uint64_t K_tiles = wgmma_descriptor(smem.K.tiles),
+                 V_tiles = wgmma_descriptor(smem.V.tiles, BC * PANEL_ROW_BYTES);
   using Weights = typename Softmax<Element, BC>::Weights;
   float O_frag[PV_N_TILES][4], S_frag[QK_N_TILES][4];    // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
   uint32_t P_even[PV_K_TILES][4], P_odd[PV_K_TILES][4];  // by the tile's number: one is made while PV reads the other
@@ -226,8 +192,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const auto start_QK = [&](int tile) {
     // QK  A warp's accumulators are its 16 rows of S, a FragmentC for every eight keys. The products run on by
     //     themselves: between the fence, which hands S over, and the wait nobody may touch it.
-    const uint64_t Q_here = wgmma_advance(Q_rows, Q.at(round)), K_here = wgmma_advance(K_tiles, K.at(tile));
-    K.wait_full(tile);
+    const uint64_t Q_here = wgmma_advance(Q_rows, smem.Q.at(round)), K_here = wgmma_advance(K_tiles, smem.K.at(tile));
+    smem.K.wait_full(tile);
     wgmma_fence(S_frag);
     issue_QK<Element, HEAD_DIM, BR, BC>(S_frag, Q_here, K_here);
     wgmma_commit();
@@ -235,7 +201,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const auto hide = [&](int tile) {
     if constexpr (Mask::HIDES) {
       // Of this tile's keys, the first that a lane's row sees, and behind the last.
-      const Work work = told(round);
+      const Work work = smem.told(round);
       const Mask mask(p);
       const int first_key = (tile - work[Work::ZERO]) * BC;
       int from[2], to[2];
@@ -254,9 +220,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
   };
   const auto start_PV = [&](int tile, Weights P_frag, bool is_first) {
-    const uint64_t V_here = wgmma_advance(V_tiles, V.at(tile));
+    const uint64_t V_here = wgmma_advance(V_tiles, smem.V.at(tile));
     if (softmax.rescale) scale_rows(O_frag, softmax.correction);  // under QK, where one is running
-    V.wait_full(tile);
+    smem.V.wait_full(tile);
     wgmma_fence(O_frag, P_frag);
     // PV  Like QK; but P comes from registers.
     issue_PV<Element>(O_frag, P_frag, V_here, !is_first);
@@ -267,17 +233,17 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     start_QK(tile);
     start_PV(tile - 1, P_before, tile - 1 == begin);
     wgmma_wait<1>(S_frag);  // safe to read S: QK is done, PV may go on
-    release(K, tile);
+    release(smem.K, tile);
     if (is_masked) hide(tile);
     // SOFTMAX
     softmax.weigh(S_frag, P_here, false, Mask::IS_WINDOW && is_masked);
     wgmma_wait<0>(O_frag, P_before);  // safe to touch O and the old P: PV is done
-    release(V, tile - 1);
+    release(smem.V, tile - 1);
   };
   float normalise[2];
   const auto finish = [&](int tile, Weights P_last) {
     start_PV(tile, P_last, tile == begin);
-    const Work work = told(round);
+    const Work work = smem.told(round);
     const Mask mask(p);
     for (int lane_row = 0; lane_row < 2; ++lane_row) {  // beside PV: two exchanges complete a row's sum
       softmax.sum[lane_row] = quad_sum(softmax.sum[lane_row]);
@@ -290,17 +256,17 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
     wgmma_wait<0>(O_frag, P_last);           // safe to touch O: the last PV is done
-    release(V, tile);
+    release(smem.V, tile);
   };
   const auto store = [&](int round) {
     // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them.
-    const uint32_t warp_O = smem_Q + Q.at(round) + warp * 16 * PANEL_ROW_BYTES;
+    const uint32_t warp_O = smem.Q.tiles + smem.Q.at(round) + warp * 16 * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
     store_scaled<Element, BR, !Mask::IS_WHOLE>(lane_O, O_frag, normalise);
     fence_proxy_async_shared();  // the copy engine will find what this lane has stored
     __syncwarp();                // safe to copy: all lanes have stored
     if (lane == 0) {
-      const Work work = told(round);
+      const Work work = smem.told(round);
       const int head = work[Work::HEAD];
       for (int panel = 0; panel < PANELS; ++panel)
         cp_async_bulk_tensor_store_4d(O_map, panel * PANEL_COLS, work[Work::QUERY] + warp * 16, head % p.heads,
@@ -312,7 +278,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const auto release_Q = [&](int round) {
     if (lane == 0 && round >= 0) {
       cp_async_bulk_wait_read<0>();  // safe to overwrite or to end: shared memory has been read
-      mbarrier_arrive(Q.empty_of(round));
+      mbarrier_arrive(smem.Q.empty_of(round));
     }
     __syncwarp();  // products and barriers take whole warps
   };
@@ -322,22 +288,22 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   // most.
   const auto let_pass = [&](int up_to) {
     if (!Mask::IS_WHOLE && threadIdx.x % 128 < BLOCKS && end < up_to) {
-      K.wait_full(up_to - 1);  // safe to release: it is not on its way any more
-      release(K, up_to - 1);
-      V.wait_full(up_to - 1);
-      release(V, up_to - 1);
+      smem.K.wait_full(up_to - 1);  // safe to release: it is not on its way any more
+      release(smem.K, up_to - 1);
+      smem.V.wait_full(up_to - 1);
+      release(smem.V, up_to - 1);
     }
     __syncwarp();  // products take whole warps
   };
 
-  Q.wait_full(0);
-  if (Mask::IS_WINDOW) let_pass(told(0)[Work::BEGIN]);
-  start_QK(told(0)[Work::BEGIN]);
+  smem.Q.wait_full(0);
+  if (Mask::IS_WINDOW) let_pass(smem.told(0)[Work::BEGIN]);
+  start_QK(smem.told(0)[Work::BEGIN]);
   wgmma_wait<0>(S_frag);  // safe to read S: QK is done
   while (true) {
-    const Work work = told(round);
+    const Work work = smem.told(round);
     begin = work[Work::BEGIN], end = work[Work::END];
-    release(K, begin);
+    release(smem.K, begin);
     if (work.is_masked(begin, Mask::IS_WINDOW)) hide(begin);
     softmax.begin();
     softmax.weigh(S_frag, P_even, true, true);
@@ -360,15 +326,54 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       finish(end - 1, P_even);
     }
     ++round;
-    Q.wait_full(round);
-    let_pass(told(round)[Work::BEGIN]);  // or all that was copied
-    if (!told(round)[Work::MORE]) break;
-    start_QK(told(round)[Work::BEGIN]);
+    smem.Q.wait_full(round);
+    let_pass(smem.told(round)[Work::BEGIN]);  // or all
+    if (!smem.told(round)[Work::MORE]) break;
+    start_QK(smem.told(round)[Work::BEGIN]);
     store(round - 1);       // beside QK
     wgmma_wait<0>(S_frag);  // safe to read S: QK is done
   }
   store(round - 1);
   release_Q(round - 1);
+}
+
+template <class C, class Mask>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    flash_attention(ModelParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
+                    const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS;
+  static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
+  static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
+  // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240, or
+  // 40 + 2 x 232, where the one that copies has more to find out.
+  constexpr int PRODUCER_REGISTERS = Mask::IS_WHOLE ? 24 : 40, CONSUMER_REGISTERS = Mask::IS_WHOLE ? 240 : 232;
+
+  const Smem<C> smem;
+  smem.name();
+  if (threadIdx.x == 0) smem.init();
+  cluster_sync();  // safe to use the barriers, those of the other block, too
+
+  if (threadIdx.x / 32 >= WARPS) {
+    setmaxnreg_dec<PRODUCER_REGISTERS>();
+    if (threadIdx.x == WARPS * 32) {
+      Schedule<C, Mask> walk(p);
+      while (const auto queries = walk.next()) {
+        smem.Q.wait_empty(queries.round);
+        walk.tell(queries, smem.told(queries.round));
+        load(p, smem, queries, Q_map, K_map, V_map);
+      }
+      smem.Q.wait_empty(walk.round);
+      smem.told(walk.round).tell({walk.first});  // and no more
+      mbarrier_arrive(smem.Q.full_of(walk.round));
+    }
+    __syncwarp();    // the cluster's barrier takes whole warps
+    cluster_sync();  // safe to end: as below
+    return;
+  }
+  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
+  Softmax<Element, C::BC> softmax = {};
+  softmax.scale_log2 = p.softmax_scale * LOG2E;
+  attend<C, Mask>(p, smem, softmax, O_map);
   cluster_sync();  // safe to end: the other block does not copy here, nor arrive, any more
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 // 44_told spells these out, 45_varlen what starts a kernel, 48_scores the scores, 51_three the softmax.
 using forward::blocks_for, forward::change_scores, forward::finish_rows, forward::hide_unseen, forward::LOG2E;
-using forward::rows_map, forward::Schedule, forward::Score, forward::SoftmaxInTwo, forward::Work;
+using forward::Queries, forward::rows_map, forward::Schedule, forward::Score, forward::SoftmaxInTwo, forward::Work;
 
 constexpr int HEAD_DIM = 64;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 64 halves = 128 B
@@ -30,81 +30,47 @@ struct Config : forward::Tile<T, BR, BC, WARPS, STAGES, 1> {
   __device__ __forceinline__ static uint32_t clusters() { return gridDim.x; }
 };
 
-template <class C, class Mask, class Function>
-__global__ void __launch_bounds__(C::THREADS, 1)
-    flash_attention(ScoreParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
-                    const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
-  using Element = typename C::Element;
-  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
-  constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
-  constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
-  static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
-  // 512 threads start with 128 registers each. Of four warpgroups: 4 x 128 = 32 + 3 x 160.
-  constexpr int PRODUCER_REGISTERS = 32, CONSUMER_REGISTERS = 160;
+template <class C>
+using Smem = forward::Smem<C, ROW_BYTES>;
 
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
-  constexpr uint32_t TILE_BYTES = BC * ROW_BYTES, Q_BYTES = BR * ROW_BYTES;
-  const uint32_t smem_Q = smem_base(), smem_K = smem_Q + 2 * Q_BYTES, smem_V = smem_K + STAGES * TILE_BYTES;
-  const uint32_t barriers = smem_V + STAGES * TILE_BYTES;
-  const Ring<STAGES, TILE_BYTES> K{barriers, smem_K}, V{K.end, smem_V};
-  const Ring<2, Q_BYTES> Q{V.end, smem_Q};  // by the round
-  smem_name(smem_Q, 2 * Q_BYTES, "Q", ROW_BYTES);
-  smem_name(smem_K, STAGES * TILE_BYTES, "K", ROW_BYTES);
-  smem_name(smem_V, STAGES * TILE_BYTES, "V", ROW_BYTES);
-  smem_name(barriers, (4 * STAGES + 4) * 8, "barriers");
-  const uint32_t works = barriers + (4 * STAGES + 4) * 8;
-  smem_name(works, 2 * Work::BYTES, "works");
-  const auto told = [&](int round) { return Work{works + round % 2 * Work::BYTES}; };
-  if (threadIdx.x == 0) {
-    K.init(WARPS / 4);  // a warpgroup has read it
-    V.init(WARPS / 4);
-    Q.init(WARPS);          // a warp has stored its O from there
-    fence_mbarrier_init();  // safe to name them to the copy engine, which knows them now
-  }
-  __syncthreads();  // safe to use the barriers
-
-  const Function function(p);
+template <class C>
+__device__ __forceinline__ void load(const ScoreParams& p, const Smem<C>& smem, const Queries& queries,
+                                     const TensorMap& Q_map, const TensorMap& K_map, const TensorMap& V_map) {
   // LOAD
-  if (warp >= WARPS) {
-    setmaxnreg_dec<PRODUCER_REGISTERS>();
-    if (threadIdx.x == WARPS * 32) {
-      Schedule<C, Mask> walk(p);
-      while (const auto queries = walk.next()) {
-        Q.wait_empty(queries.round);
-        walk.tell(queries, told(queries.round), p, function.scale);
-        Q.expect(queries.round);
-        const int head = queries.head % p.heads;
-        const int kv_head = head / (p.heads / p.kv_heads), sequence = queries.head / p.heads;
-        cp_async_bulk_tensor_4d(smem_Q + Q.at(queries.round), Q_map, 0, queries.q_tile * BR, head, sequence,
-                                Q.full_of(queries.round));
-        const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
-          ring.wait_empty(tile);
-          ring.expect(tile);
-          cp_async_bulk_tensor_4d(ring.tiles + ring.at(tile), map, 0, queries.in_K(tile) * BC, kv_head, sequence,
-                                  ring.full_of(tile));
-        };
-        const int last = queries.first + queries.kv_tiles - 1;
-        for (int tile = queries.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
-          if (tile <= last) request(K_map, K, tile);
-          if (tile > queries.first) request(V_map, V, tile - 1);
-        }
-      }
-      Q.wait_empty(walk.round);
-      told(walk.round).tell({walk.first});  // and no more
-      mbarrier_arrive(Q.full_of(walk.round));
-    }
-    return;
+  constexpr int BR = C::BR, BC = C::BC;
+  smem.Q.expect(queries.round);
+  const int head = queries.head % p.heads;
+  const int kv_head = head / (p.heads / p.kv_heads), sequence = queries.head / p.heads;
+  cp_async_bulk_tensor_4d(smem.Q.tiles + smem.Q.at(queries.round), Q_map, 0, queries.q_tile * BR, head, sequence,
+                          smem.Q.full_of(queries.round));
+  const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
+    ring.wait_empty(tile);
+    ring.expect(tile);
+    cp_async_bulk_tensor_4d(ring.tiles + ring.at(tile), map, 0, queries.in_K(tile) * BC, kv_head, sequence,
+                            ring.full_of(tile));
+  };
+  const int last = queries.first + queries.kv_tiles - 1;
+  for (int tile = queries.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
+    if (tile <= last) request(K_map, smem.K, tile);
+    if (tile > queries.first) request(V_map, smem.V, tile - 1);
   }
-  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
+}
+
+// What a warpgroup does: QK of each tile of keys that its 64 queries see beside PV of the one before.
+template <class C, class Mask, class Function>
+__device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem, const Function& function,
+                                       uint32_t warpgroup, SoftmaxInTwo<typename C::Element, C::BC>& softmax,
+                                       float (&S_frag)[C::BC / 8][4], uint32_t (&P_frag)[C::BC / 16][4],
+                                       float (&O_frag)[HEAD_DIM / 8][4], float (&normalise)[2],
+                                       const TensorMap& O_map) {
+  using Element = typename C::Element;
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
   // Descriptors: where the warpgroup's 64 rows of Q begin, and the tiles of K and V. Rows of V are the k dimension
   // (MN-major).
-  const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * ROW_BYTES);
-  const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V);
-  SoftmaxInTwo<Element, BC> softmax = {};
-  softmax.scale_log2 = function.scale * LOG2E;
-  float O_frag[PV_N_TILES][4], S_frag[QK_N_TILES][4];  // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
-  uint32_t P_frag[PV_K_TILES][4];
+  const uint64_t Q_rows = wgmma_descriptor(smem.Q.tiles + warpgroup * 64 * ROW_BYTES);
+  const uint64_t K_tiles = wgmma_descriptor(smem.K.tiles), V_tiles = wgmma_descriptor(smem.V.tiles);
 
   const auto release = [&](const auto& ring, int tile) {  // this warpgroup has read the tile
     if (threadIdx.x % 128 == 0) mbarrier_arrive(ring.empty_of(tile));
@@ -113,16 +79,16 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const auto start_QK = [&](int tile) {
     // QK  A warp's accumulators are its 16 rows of S, a FragmentC for every eight keys. The products run on by
     //     themselves: between the fence, which hands S over, and the wait nobody may touch it.
-    const uint64_t Q_here = wgmma_advance(Q_rows, Q.at(round)), K_here = wgmma_advance(K_tiles, K.at(tile));
-    K.wait_full(tile);
+    const uint64_t Q_here = wgmma_advance(Q_rows, smem.Q.at(round)), K_here = wgmma_advance(K_tiles, smem.K.at(tile));
+    smem.K.wait_full(tile);
     wgmma_fence(S_frag);
     issue_QK<Element, HEAD_DIM, BR, BC>(S_frag, Q_here, K_here);
     wgmma_commit();
   };
   const auto start_PV = [&](int tile, bool is_first) {
-    const uint64_t V_here = wgmma_advance(V_tiles, V.at(tile));
+    const uint64_t V_here = wgmma_advance(V_tiles, smem.V.at(tile));
     if (softmax.rescale) scale_rows(O_frag, softmax.correction);  // under QK, where one is running
-    V.wait_full(tile);
+    smem.V.wait_full(tile);
     wgmma_fence(O_frag, P_frag);
     // PV  Like QK; but P comes from registers.
     issue_PV<Element>(O_frag, P_frag, V_here, !is_first);
@@ -138,32 +104,31 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     start_PV(tile - 1, tile - 1 == begin);
     named_barrier_arrive(turn_of((warpgroup + 1) % WARPGROUPS), 256);
     wgmma_wait<1>(S_frag);  // safe to read S: QK is done, PV may go on
-    release(K, tile);
-    change_scores(S_frag, function, p, told(round), tile);
-    const bool may_begin = may_be_masked && hide_unseen(S_frag, Mask(p), told(round), tile);
+    release(smem.K, tile);
+    change_scores(S_frag, function, p, smem.told(round), tile);
+    const bool may_begin = may_be_masked && hide_unseen(S_frag, Mask(p), smem.told(round), tile);
     // SOFTMAX
     softmax.scale(S_frag, false, may_begin);
     wgmma_wait<0>(O_frag, P_frag);  // safe to touch O and P: PV is done
-    release(V, tile - 1);
+    release(smem.V, tile - 1);
     softmax.weigh(S_frag, P_frag, false);
   };
-  float normalise[2];
   const auto finish = [&](int tile) {
     start_PV(tile, tile == begin);
-    finish_rows<Mask>(p, told(round), softmax, normalise);  // beside PV
+    finish_rows<Mask>(p, smem.told(round), softmax, normalise);  // beside PV
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
     wgmma_wait<0>(O_frag, P_frag);           // safe to touch O: the last PV is done
-    release(V, tile);
+    release(smem.V, tile);
   };
   const auto store = [&](int round) {
     // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them.
-    const uint32_t warp_O = smem_Q + Q.at(round) + warp * 16 * ROW_BYTES;
+    const uint32_t warp_O = smem.Q.tiles + smem.Q.at(round) + warp * 16 * ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * ROW_BYTES;
     store_scaled<Element, BR, !Mask::IS_WHOLE>(lane_O, O_frag, normalise);
     fence_proxy_async_shared();  // the copy engine will find what this lane has stored
     __syncwarp();                // safe to copy: all lanes have stored
     if (lane == 0) {
-      const Work work = told(round);
+      const Work work = smem.told(round);
       const int head = work[Work::HEAD];
       cp_async_bulk_tensor_store_4d(O_map, 0, work[Work::QUERY] + warp * 16, head % p.heads, head / p.heads, warp_O);
       cp_async_bulk_commit();
@@ -173,18 +138,18 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const auto release_Q = [&](int round) {
     if (lane == 0 && round >= 0) {
       cp_async_bulk_wait_read<0>();  // safe to overwrite or to end: shared memory has been read
-      mbarrier_arrive(Q.empty_of(round));
+      mbarrier_arrive(smem.Q.empty_of(round));
     }
     __syncwarp();  // products and barriers take whole warps
   };
   if (warpgroup == WARPGROUPS - 1) named_barrier_arrive(turn_of(0), 256);  // the first turn
-  Q.wait_full(0);
-  start_QK(told(0)[Work::BEGIN]);
+  smem.Q.wait_full(0);
+  start_QK(smem.told(0)[Work::BEGIN]);
   wgmma_wait<0>(S_frag);  // safe to read S: QK is done
   while (true) {
-    const Work work = told(round);
+    const Work work = smem.told(round);
     begin = work[Work::BEGIN], end = work[Work::END];
-    release(K, begin);
+    release(smem.K, begin);
     change_scores(S_frag, function, p, work, begin);
     hide_unseen(S_frag, Mask(p), work, begin);
     softmax.begin(work.number(Work::SINK), lane % 4 == 0);
@@ -198,15 +163,57 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     for (; tile < end; ++tile) step(tile, true);
     finish(end - 1);
     ++round;
-    Q.wait_full(round);
-    if (!told(round)[Work::MORE]) break;
-    start_QK(told(round)[Work::BEGIN]);
+    smem.Q.wait_full(round);
+    if (!smem.told(round)[Work::MORE]) break;
+    start_QK(smem.told(round)[Work::BEGIN]);
     store(round - 1);       // beside QK
     wgmma_wait<0>(S_frag);  // safe to read S: QK is done
   }
   if (warpgroup == 0) named_barrier_sync(turn_of(0), 256);  // nobody's turn: the last one had been told
   store(round - 1);
   release_Q(round - 1);
+}
+
+template <class C, class Mask, class Function>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    flash_attention(ScoreParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
+                    const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS;
+  constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
+  constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
+  static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
+  // 512 threads start with 128 registers each. Of four warpgroups: 4 x 128 = 32 + 3 x 160.
+  constexpr int PRODUCER_REGISTERS = 32, CONSUMER_REGISTERS = 160;
+
+  const uint32_t warp = threadIdx.x / 32, warpgroup = warp / 4;
+  const Smem<C> smem;
+  smem.name();
+  if (threadIdx.x == 0) smem.init();
+  __syncthreads();  // safe to use the barriers
+
+  const Function function(p);
+  if (warp >= WARPS) {
+    setmaxnreg_dec<PRODUCER_REGISTERS>();
+    if (threadIdx.x == WARPS * 32) {
+      Schedule<C, Mask> walk(p);
+      while (const auto queries = walk.next()) {
+        smem.Q.wait_empty(queries.round);
+        walk.tell(queries, smem.told(queries.round), p, function.scale);
+        load(p, smem, queries, Q_map, K_map, V_map);
+      }
+      smem.Q.wait_empty(walk.round);
+      smem.told(walk.round).tell({walk.first});  // and no more
+      mbarrier_arrive(smem.Q.full_of(walk.round));
+    }
+    return;
+  }
+  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
+  SoftmaxInTwo<typename C::Element, C::BC> softmax = {};
+  softmax.scale_log2 = function.scale * LOG2E;
+  float O_frag[PV_N_TILES][4], S_frag[QK_N_TILES][4];  // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
+  uint32_t P_frag[PV_K_TILES][4];
+  float normalise[2];
+  attend<C, Mask>(p, smem, function, warpgroup, softmax, S_frag, P_frag, O_frag, normalise, O_map);
 }
 
 // LAUNCH  As many blocks as run at the same time, one per SM, or fewer where there is less to do. The pointers of `p`

@@ -13,8 +13,9 @@
 namespace {
 
 // 44_told spells these out, 45_varlen what starts a kernel, 51_three the softmax.
-using forward::blocks_for, forward::Causal, forward::finish_rows, forward::LOG2E, forward::NO_KEY, forward::NoMask;
-using forward::Queries, forward::rows_map, forward::SoftmaxInTwo, forward::Tail;
+using forward::blocks_for, forward::Causal, forward::CONSUMER_REGISTERS, forward::finish_rows, forward::load;
+using forward::LOG2E, forward::NO_KEY, forward::NoMask, forward::PRODUCER_REGISTERS, forward::Queries;
+using forward::rows_map, forward::SoftmaxInTwo, forward::Tail;
 
 constexpr int HEAD_DIM = 256;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 256 elements = 512 B
@@ -79,88 +80,24 @@ struct Schedule {
   }
 };
 
+template <class C>
+using Smem = forward::Smem<C, ROW_BYTES, 1, C::BR * ROW_BYTES / 2, Work>;
+
+// What a warpgroup does: QK of each tile of keys that its 64 queries see beside PV of the one before.
 template <class C, class Mask>
-__global__ void __launch_bounds__(C::THREADS, 1)
-    flash_attention(ScoreParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
-                    const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
+__device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem,
+                                       SoftmaxInTwo<typename C::Element, C::BC>& softmax, float (&S_frag)[C::BC / 8][4],
+                                       uint32_t (&P_frag)[C::BC / 16][4], float (&O_frag)[HEAD_DIM / 8][4],
+                                       float (&normalise)[2], const TensorMap& O_map) {
   using Element = typename C::Element;
-  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, BLOCKS = C::BLOCKS;
-  constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
-  constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
-  static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
-  static_assert(BR <= STAGES * BC,
-                "of a pair one block needs BR / BC tiles of keys more than the other, which lie there together");
-  // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240, or
-  // 40 + 2 x 232, where the one that copies has more to find out.
-  constexpr int PRODUCER_REGISTERS = Mask::IS_WHOLE ? 24 : 40, CONSUMER_REGISTERS = Mask::IS_WHOLE ? 240 : 232;
-
+  constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
+  constexpr int QK_N_TILES = BC / 8, PV_N_TILES = HEAD_DIM / 8;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
-  constexpr uint32_t TILE_BYTES = BC * ROW_BYTES, Q_BYTES = BR * ROW_BYTES;
-  const uint32_t smem_Q = smem_base(), smem_K = smem_Q + Q_BYTES, smem_V = smem_K + STAGES * TILE_BYTES;
-  const uint32_t smem_O = smem_V + STAGES * TILE_BYTES, barriers = smem_O + Q_BYTES / 2;
-  const Ring<STAGES, TILE_BYTES> K{barriers, smem_K}, V{K.end, smem_V};
-  const Ring<1, Q_BYTES> Q{V.end, smem_Q};  // by the round
-  smem_name(smem_Q, Q_BYTES, "Q", PANEL_ROW_BYTES);
-  smem_name(smem_K, STAGES * TILE_BYTES, "K", PANEL_ROW_BYTES);
-  smem_name(smem_V, STAGES * TILE_BYTES, "V", PANEL_ROW_BYTES);
-  smem_name(smem_O, Q_BYTES / 2, "O", PANEL_ROW_BYTES);
-  smem_name(barriers, (4 * STAGES + 2) * 8, "barriers");
-  const uint32_t works = barriers + (4 * STAGES + 2) * 8;
-  smem_name(works, 2 * Work::BYTES, "works");
-  const auto told = [&](int round) { return Work{works + round % 2 * Work::BYTES}; };
-  if (threadIdx.x == 0) {
-    K.init(BLOCKS * WARPS / 4);  // a warpgroup has read it
-    V.init(BLOCKS * WARPS / 4);
-    Q.init(WARPS);          // a warp's last product has read it
-    fence_mbarrier_init();  // safe to name them to the copy engine, which knows them now
-  }
-  cluster_sync();  // safe to use the barriers, those of the other block, too
-
-  // LOAD  A block brings two of a tile's panels of K or V to both; the other brings its two here.
-  if (warp >= WARPS) {
-    setmaxnreg_dec<PRODUCER_REGISTERS>();
-    if (threadIdx.x == WARPS * 32) {
-      Schedule<C, Mask> walk(p);
-      while (const auto queries = walk.next()) {
-        Q.wait_empty(queries.round);
-        walk.tell(queries, told(queries.round));
-        Q.expect(queries.round);
-        const int head = queries.head % p.heads;
-        const int kv_head = head / (p.heads / p.kv_heads), sequence = queries.head / p.heads;
-        for (int panel = 0; panel < PANELS; ++panel)
-          cp_async_bulk_tensor_4d(smem_Q + Q.at(queries.round) + panel * BR * PANEL_ROW_BYTES, Q_map,
-                                  panel * PANEL_COLS, queries.q_tile * BR, head, sequence, Q.full_of(queries.round));
-        const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
-          ring.wait_empty(tile);
-          ring.expect(tile);
-          for (uint32_t panel = cluster_rank(); panel < PANELS; panel += BLOCKS)
-            cp_async_bulk_tensor_4d_multicast(ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES, map,
-                                              panel * PANEL_COLS, queries.in_K(tile) * BC, kv_head, sequence,
-                                              ring.full_of(tile), (1 << BLOCKS) - 1);
-        };
-        const int last = queries.first + queries.kv_tiles - 1;
-        for (int tile = queries.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
-          if (tile <= last) request(K_map, K, tile);
-          if (tile > queries.first) request(V_map, V, tile - 1);
-        }
-      }
-      Q.wait_empty(walk.round);
-      told(walk.round).tell({walk.first});  // and no more
-      mbarrier_arrive(Q.full_of(walk.round));
-    }
-    __syncwarp();    // the cluster's barrier takes whole warps
-    cluster_sync();  // safe to end: as below
-    return;
-  }
-  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
 
   // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
-  const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
-  const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
-  SoftmaxInTwo<Element, BC> softmax = {};
-  softmax.scale_log2 = p.softmax_scale * LOG2E;
-  float O_frag[PV_N_TILES][4], S_frag[QK_N_TILES][4];  // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
-  uint32_t P_frag[PV_K_TILES][4];
+  const uint64_t Q_rows = wgmma_descriptor(smem.Q.tiles + warpgroup * 64 * PANEL_ROW_BYTES);
+  const uint64_t K_tiles = wgmma_descriptor(smem.K.tiles),
+                 V_tiles = wgmma_descriptor(smem.V.tiles, BC * PANEL_ROW_BYTES);
 
   const auto release = [&](const auto& ring, int tile) {  // this warpgroup has read the tile: a thread tells a block
     if (threadIdx.x % 128 < BLOCKS) mbarrier_arrive_remote(ring.empty_of(tile), threadIdx.x % 128);
@@ -169,15 +106,15 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const auto start_QK = [&](int tile) {
     // QK  A warp's accumulators are its 16 rows of S, a FragmentC for every eight keys. The products run on by
     //     themselves: between the fence, which hands S over, and the wait nobody may touch it.
-    const uint64_t Q_here = wgmma_advance(Q_rows, Q.at(round)), K_here = wgmma_advance(K_tiles, K.at(tile));
-    K.wait_full(tile);
+    const uint64_t Q_here = wgmma_advance(Q_rows, smem.Q.at(round)), K_here = wgmma_advance(K_tiles, smem.K.at(tile));
+    smem.K.wait_full(tile);
     wgmma_fence(S_frag);
     issue_QK<Element, HEAD_DIM, BR, BC>(S_frag, Q_here, K_here);
     wgmma_commit();
   };
   const auto hide = [&](int tile) {
     if constexpr (Mask::HIDES) {
-      const Work work = told(round);
+      const Work work = smem.told(round);
       if (tile < work[Work::WHOLE_END]) return;
       // Of this tile's keys, how many a lane's first row sees. The second is 8 queries on.
       const int query = work[Work::QUERY] + int(warp) * 16 + FragmentC::row(lane, 0);
@@ -192,9 +129,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
   };
   const auto start_PV = [&](int tile, bool is_first) {
-    const uint64_t V_here = wgmma_advance(V_tiles, V.at(tile));
+    const uint64_t V_here = wgmma_advance(V_tiles, smem.V.at(tile));
     if (softmax.rescale) scale_rows(O_frag, softmax.correction);  // under QK, where one is running
-    V.wait_full(tile);
+    smem.V.wait_full(tile);
     wgmma_fence(O_frag, P_frag);
     // PV  Like QK; but P comes from registers.
     issue_PV<Element>(O_frag, P_frag, V_here, !is_first);
@@ -202,34 +139,33 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
   int begin = 0, end = 0;                 // of the tiles of keys
   const auto release_Q = [&](int tile) {  // if no later tile needs it: the copy engine may bring the next one
-    if (lane == 0 && tile == end - 1) mbarrier_arrive(Q.empty_of(round));
+    if (lane == 0 && tile == end - 1) mbarrier_arrive(smem.Q.empty_of(round));
   };
   const auto step = [&](int tile, bool may_be_masked = false) {
     start_QK(tile);
     start_PV(tile - 1, tile - 1 == begin);
     wgmma_wait<1>(S_frag);  // safe to read S: QK is done, PV may go on
-    release(K, tile);
+    release(smem.K, tile);
     release_Q(tile);
     if (may_be_masked) hide(tile);
     // SOFTMAX
     softmax.scale(S_frag, false, false);
     wgmma_wait<0>(O_frag, P_frag);  // safe to touch O and P: PV is done
-    release(V, tile - 1);
+    release(smem.V, tile - 1);
     softmax.weigh(S_frag, P_frag, false);
   };
-  float normalise[2];
   const auto finish = [&](int tile) {
     start_PV(tile, tile == begin);
-    finish_rows<Mask>(p, told(round), softmax, normalise);  // beside PV
-    wgmma_wait<0>(O_frag, P_frag);                          // safe to touch O: the last PV is done
-    release(V, tile);
+    finish_rows<Mask>(p, smem.told(round), softmax, normalise);  // beside PV
+    wgmma_wait<0>(O_frag, P_frag);                               // safe to touch O: the last PV is done
+    release(smem.V, tile);
   };
   const auto store = [&] {
     // STORE  There is room for half of O: each warp writes two panels of its 16 rows, swizzled,
     //        waits until the copy engine has read them, and writes the other two.
-    const uint32_t warp_O = smem_O + warp * 16 * (PANELS / 2) * PANEL_ROW_BYTES;
+    const uint32_t warp_O = smem.more + warp * 16 * (PANELS / 2) * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
-    const Work work = told(round);
+    const Work work = smem.told(round);
     const int head = work[Work::HEAD], query = work[Work::QUERY] + warp * 16;
 #pragma unroll
     for (int half = 0; half < PANELS; half += PANELS / 2) {
@@ -252,19 +188,19 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   // pass. They take all stages, so that every warp has to see their phases, before the next ones begin.
   const auto let_pass = [&](int up_to) {
     if (Mask::GROWS && end < up_to) {
-      for (int tile = end; tile < up_to; ++tile) K.wait_full(tile), V.wait_full(tile);
+      for (int tile = end; tile < up_to; ++tile) smem.K.wait_full(tile), smem.V.wait_full(tile);
       named_barrier_sync(1 + warpgroup, 128);  // safe to release: all warps have seen them
-      for (int tile = end; tile < up_to; ++tile) release(K, tile), release(V, tile);
+      for (int tile = end; tile < up_to; ++tile) release(smem.K, tile), release(smem.V, tile);
     }
   };
 
-  Q.wait_full(0);
-  start_QK(told(0)[Work::BEGIN]);
+  smem.Q.wait_full(0);
+  start_QK(smem.told(0)[Work::BEGIN]);
   wgmma_wait<0>(S_frag);  // safe to read S: QK is done
   while (true) {
-    const Work work = told(round);
+    const Work work = smem.told(round);
     begin = work[Work::BEGIN], end = work[Work::END];
-    release(K, begin);
+    release(smem.K, begin);
     release_Q(begin);
     hide(begin);
     softmax.begin(work.number(Work::SINK), lane % 4 == 0);
@@ -277,13 +213,57 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     let_pass(work[Work::COPIED]);
     store();
     ++round;
-    Q.wait_full(round);
-    if (!told(round)[Work::MORE]) break;
-    start_QK(told(round)[Work::BEGIN]);
+    smem.Q.wait_full(round);
+    if (!smem.told(round)[Work::MORE]) break;
+    start_QK(smem.told(round)[Work::BEGIN]);
     wgmma_wait<0>(S_frag);  // safe to read S: QK is done
   }
   if (lane == 0) cp_async_bulk_wait_read<0>();  // safe to end: shared memory has been read
   __syncwarp();
+}
+
+template <class C, class Mask>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    flash_attention(ScoreParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
+                    const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
+  constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
+  constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
+  static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
+  static_assert(BR <= STAGES * BC,
+                "of a pair one block needs BR / BC tiles of keys more than the other, which lie there together");
+
+  const Smem<C> smem;
+  smem.name();
+  smem_name(smem.more, BR * ROW_BYTES / 2, "O", PANEL_ROW_BYTES);
+  if (threadIdx.x == 0) smem.init();
+  cluster_sync();  // safe to use the barriers, those of the other block, too
+
+  // LOAD  A block brings two of a tile's panels of K or V to both; the other brings its two here.
+  if (threadIdx.x / 32 >= WARPS) {
+    setmaxnreg_dec<PRODUCER_REGISTERS<Mask::IS_WHOLE>>();
+    if (threadIdx.x == WARPS * 32) {
+      Schedule<C, Mask> walk(p);
+      while (const auto queries = walk.next()) {
+        smem.Q.wait_empty(queries.round);
+        walk.tell(queries, smem.told(queries.round));
+        load(p, smem, queries, Q_map, K_map, V_map);
+      }
+      smem.Q.wait_empty(walk.round);
+      smem.told(walk.round).tell({walk.first});  // and no more
+      mbarrier_arrive(smem.Q.full_of(walk.round));
+    }
+    __syncwarp();    // the cluster's barrier takes whole warps
+    cluster_sync();  // safe to end: as below
+    return;
+  }
+  setmaxnreg_inc<CONSUMER_REGISTERS<Mask::IS_WHOLE>>();  // waits until the producer has given its registers back
+  SoftmaxInTwo<typename C::Element, C::BC> softmax = {};
+  softmax.scale_log2 = p.softmax_scale * LOG2E;
+  float O_frag[PV_N_TILES][4], S_frag[QK_N_TILES][4];  // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
+  uint32_t P_frag[PV_K_TILES][4];
+  float normalise[2];
+  attend<C, Mask>(p, smem, softmax, S_frag, P_frag, O_frag, normalise, O_map);
   cluster_sync();  // safe to end: the other block does not copy here, nor arrive, any more
 }
 

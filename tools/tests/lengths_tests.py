@@ -1,6 +1,7 @@
 """Kernels of models and gradients stay short: what an earlier rung has spelled out they say (docs/kernels.md and docs/parts.md)."""
 from __future__ import annotations
 
+import re
 import statistics
 import unittest
 from pathlib import Path
@@ -38,6 +39,20 @@ def too_wide(name: str, lines: list[str]) -> list[str]:
     return [f"{name}:{n} has {len(line)} columns, more than {COLUMNS}" for n, line in enumerate(lines, 1) if len(line) > COLUMNS]
 
 
+def unexplained(words: str, kernels: dict[str, str], page: str) -> list[str]:
+    """Functions and structs of a header of common/words/ that kernels say, and do not spell out, and that the page has no word of."""
+    defined = sorted(set(re.findall(r"^(?:[\w:]+[ *&]+)+(\w+)\(|^struct (\w+)", words, re.M)))
+    return [f"{name} is said by {said[0]}" for name in ("".join(pair) for pair in defined) if not re.search(rf"\b{name}\b", page)
+            if (said := [rung for rung, text in kernels.items() if re.search(rf"\b{name}\b", text)
+                         and not re.search(rf"^(?:[\w:]+[ *&]+)+{name}\(|struct {name}\b|\b{name} = ", text, re.M)])]
+
+
+def shared_in_head(kernel: str) -> tuple[float, bool] | None:
+    """How many bytes of shared memory the head of a kernel says that it takes, and whether to the byte."""
+    said = re.search(r"Shared: +([\d.]+) KiB(?: \([^)]*\))?(?: and (\d+) B)?", re.sub(r"\n// *", " ", kernel.partition("#pragma")[0]))
+    return (float(said[1]) * 1024 + int(said[2] or 0), said[2] is not None) if said else None
+
+
 class Lengths(unittest.TestCase):
     def test_kernels_are_short(self) -> None:
         self.assertEqual(too_long(said_in_parts()), [])
@@ -46,6 +61,29 @@ class Lengths(unittest.TestCase):
         files = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8").splitlines()
                  for path in sorted(Path(ROOT, "common", "words").glob("*.cuh"))}
         self.assertEqual([wrong for name, lines in (said_in_parts() | files).items() for wrong in too_wide(name, lines)], [])
+
+    def test_pages_explain_what_kernels_say(self) -> None:
+        texts = {name: re.sub(r"//.*", "", (rung.path / "kernel.cuh").read_text(encoding="utf-8")) for name, rung in rungs.by_name().items()}
+        pages = {name: Path(ROOT, "docs", f"{name}.md").read_text(encoding="utf-8") for name in ("kernels", "parts")}
+        for header in sorted(Path(ROOT, "common", "words").glob("*.cuh")):
+            name = header.stem
+            sayers = {rung: text for rung, text in texts.items() if name == "warp" or f"words/{name}" in text}
+            with self.subTest(name):
+                page = pages["kernels" if name == "warp" else "parts"]
+                self.assertEqual(unexplained(header.read_text(encoding="utf-8"), sayers, page), [])
+        words = "struct Seers {\n};\ninline int rows(int n) {\n}\n"
+        self.assertEqual(unexplained(words, {"70_a": "rows(3);"}, "`Seers`"), ["rows is said by 70_a"])
+        self.assertEqual(unexplained(words, {"70_a": "rows(3);"}, "`rows`"), [])
+        self.assertEqual(unexplained(words, {"70_a": "int rows(int n) {"}, ""), [])
+
+    def test_heads_say_what_is_shared(self) -> None:
+        looked = 0
+        for name, rung in rungs.by_name().items():
+            if said := shared_in_head((rung.path / "kernel.cuh").read_text(encoding="utf-8")):
+                looked += 1
+                self.assertLess(abs(said[0] - rung.variants[0].smem_bytes), 1 if said[1] else 1024, name)
+        self.assertGreater(looked, 80)
+        self.assertEqual(shared_in_head("// Tile: 64x64.  Shared: 224 KiB and\n//        144 B.\n#pragma once"), (229520, True))
 
     def test_the_offender_is_named(self) -> None:
         self.assertIn("41_long has 421 lines", too_long({"41_long": ["x"] * 421, "42_short": ["x"] * 10, "43_short": ["x"]})[0])
