@@ -42,6 +42,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest.workspace_bytes = workspace_bytes<C>;
   rest.from_first_key = true;
   rest.few_rows = C::BR;  // with 32 rows d02 is faster
+  rest.several = true;
   rest.conflict_ways = 1.0;
   rest.recorded = true;
   return ladder::make_variant<C>(run<C>, flash_attention<C, true>, predict<C>, std::move(rest));

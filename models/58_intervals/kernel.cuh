@@ -50,7 +50,8 @@ struct Look {
   static constexpr int BR = C::BR, BC = C::BC, ROWS = BR / 32;
   const IntervalParams& p;
   int round = -1, first = 0, kv_tiles = 0;  // what it copies
-  int from[ROWS], to[ROWS], least[4];       // rows; first keys and ends, and first keys and ends times -1
+  int from[ROWS], to[ROWS];                 // rows
+  int least_from, most_from, least_to, most_to;
 
   __device__ __forceinline__ Look(const IntervalParams& p) : p(p) {}
   __device__ __forceinline__ Queries next() {
@@ -61,26 +62,28 @@ struct Look {
     const int before = number / tiles / 16 * 16, together = min(heads - before, 16), position = number - before * tiles;
     const int head = before + position % together, q_tile = position / together;
     look(head / p.heads, q_tile);
-    const int skipped = least[0] / BC;
-    kv_tiles = max((-least[3] + BC - 1) / BC, skipped + 1) - skipped;  // one, masked, for queries that see none
+    const int skipped = least_from / BC;
+    kv_tiles = max((most_to + BC - 1) / BC, skipped + 1) - skipped;  // one, masked, for queries that see none
     return {true, round, head, q_tile, first, kv_tiles, skipped};
   }
   __device__ __forceinline__ void look(int sequence, int q_tile) {
     const Window window(p);
-    least[0] = p.n_k - 1, least[1] = 0, least[2] = p.n_k, least[3] = 0;
+    least_from = p.n_k - 1, most_from = 0, least_to = p.n_k, most_to = 0;
     for (int i = 0; i < ROWS; ++i) {
       const int query = min(q_tile * BR + i * 32 + int(threadIdx.x % 32), p.n_q - 1);
       const int64_t row = int64_t(sequence) * p.n_q + query;
       from[i] = window.first_of(query), to[i] = window.end_of(query);
       if (p.first != nullptr) from[i] = max(from[i], ld_global_s32(p.first + row));
       if (p.first != nullptr) to[i] = min(to[i], ld_global_s32(p.end + row));
-      if (from[i] < to[i]) least[0] = min(least[0], from[i]);
+      if (from[i] < to[i]) least_from = min(least_from, from[i]);
       if (from[i] >= to[i]) from[i] = to[i] = 0;
-      least[1] = min(least[1], -from[i]), least[2] = min(least[2], to[i]), least[3] = min(least[3], -to[i]);
+      most_from = max(most_from, from[i]), least_to = min(least_to, to[i]), most_to = max(most_to, to[i]);
     }
-    for (int& each : least) {
-      for (int lanes = 16; lanes > 0; lanes /= 2)
-        each = min(each, __float_as_int(shfl_xor(__int_as_float(each), lanes)));
+    for (int lanes = 16; lanes > 0; lanes /= 2) {
+      const int other = threadIdx.x % 32 ^ lanes;
+      least_from = min(least_from, int(shfl(least_from, other))),
+      most_from = max(most_from, int(shfl(most_from, other)));
+      least_to = min(least_to, int(shfl(least_to, other))), most_to = max(most_to, int(shfl(most_to, other)));
     }
   }
   __device__ __forceinline__ void tell(const Queries& queries, Work work, const ScoreParams& p, float scale) const {
@@ -91,7 +94,7 @@ struct Look {
     }
     const float slope = p.alibi_slopes == nullptr ? 0 : ld_global_f32(p.alibi_slopes + head) / scale;
     if (lane == 0)
-      work.tell({queries.first, queries.first + queries.kv_tiles, zero - least[1] / BC + 1, zero + least[2] / BC, zero,
+      work.tell({queries.first, queries.first + queries.kv_tiles, zero + most_from / BC + 1, zero + least_to / BC, zero,
                  queries.q_tile * BR, queries.head, true, __float_as_int(slope), __float_as_int(sink_of(p, head))});
     __syncwarp();  // safe to say that it is there: all lanes have written
   }

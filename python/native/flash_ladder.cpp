@@ -209,7 +209,7 @@ const Rung& nearest_to(const Spec& spec) {
 }
 
 // Of the rung of that name; or, of all that can, the best by these, one after the other: made for few queries where there are so few, and
-// else not; the newest instructions; not one that lost; any strides; the fewest
+// else not; the newest instructions; not one that lost; made for one sequence, where there is one; any strides; the fewest
 // columns; the fewest things that are not asked for, windows, functions of scores, gradients whose bits are the same each time (43 and 44
 // are slower than 42 where no window is asked, and several lengths have kernels of their own; a sink costs no clocks); the last of the
 // ladder. Instructions of one architecture alone are newer than any that the next one has, too; but not where queries are few, when it is
@@ -238,12 +238,12 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
   const auto rank = [&](const Rung& rung, const Variant& variant) {  // the least is the best
     const bool for_few = variant.few_rows > 0;
     const int columns = variant.accepts.d_step > 1 ? variant.accepts.max_d : spec.d;
-    const int unasked =
-        std::popcount(variant.accepts.features & ~needs(spec) & (WINDOW | SOFTCAP | ALIBI | INTERVALS)) +
-        (variant.same_bits && !wanted.same_bits);
+    const int unasked = std::popcount(variant.accepts.features & ~needs(spec) &
+                                      (WINDOW | SOFTCAP | ALIBI | INTERVALS | CACHE | PAGES)) +
+                        (variant.same_bits && !wanted.same_bits);
     const int unfit = !for_few ? 1 : rows <= variant.few_rows ? 0 : 2;
     return std::tuple(unfit, -rung.min_sm, !for_few && rung.max_sm == 0, rung.role == Role::lost,
-                      !variant.takes(STRIDES), columns, unasked);
+                      variant.several && spec.batch == 1, !variant.takes(STRIDES), columns, unasked);
   };
   Kernel best{nullptr, nullptr};
   for (const Rung& rung : all) {

@@ -219,6 +219,10 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
        "n=384 intervals=64*-2147483647:2147483647,64*400:500,64*-50:-3,64*-5:10,64*2147483647:-2147483647,64*380:999"},
       {INTERVALS | TAILS, "b=3 h=2 n=333 scattered=11"},
       {INTERVALS | TAILS | CROSS, "b=2 h=2 nq=300 nk=900 scattered=5"},
+      // One query of 128 alone sees more than the others: in each quarter of them.
+      {INTERVALS | TAILS | CROSS,
+       "b=4 h=1 nq=128 nk=871 "
+       "intervals=10*68:310,1*0:871,157*68:310,1*0:871,157*68:310,1*0:871,157*68:310,1*0:871,27*68:310"},
       {INTERVALS | TAILS | CROSS | CAUSAL | GROUPED, "b=2 h=4 kv=2 nq=400 nk=300 causal scattered=3"},
       {INTERVALS | TAILS | CROSS, "h=2 nq=3 nk=0 scattered=3"},
       {VARLEN | TAILS, "b=4 h=2 n=200 lens_q=200,1,0,77 lens_k=200,64,5,0"},
