@@ -300,8 +300,9 @@ def page(problem: str, attention: str = "flash_ladder", column: str = "rate", ca
 def decoding(attention: str, problem: str, column: str = "us_median", beside: str = "d02") -> float:
     """A figure of h200_decoding.csv, of one query in bf16, of the run in which `beside` was the last rung, by their numbers: decoding('fa3', 'b=8 kv=8 nk=8192')."""
     words = set(problem.split()) | {"d=128", "bf16", *({"nq=1"} if "nq=" not in problem else set())}
+    short = lambda name: " ".join([name.split()[0].partition("_")[0], *name.split()[1:]])  # "d06 pages=16"
     found = [row for row in results.table(results.DECODING)
-             if (row["attention"].partition("_")[0], row["last"].partition("_")[0]) == (attention, beside) and words <= set(row["problem"].split())]
+             if (short(row["attention"]), short(row["last"])) == (attention, beside) and words <= set(row["problem"].split())]
     return float(_only(found, f"{attention} with {problem} in docs/results/{results.DECODING}")[column])
 
 
