@@ -348,6 +348,21 @@ class OnCard final : public GpuProblem {
     return read(from, from.spec);
   }
 
+  Result<uint64_t> hash_of_outputs() const override {
+    unsigned long long sum = 0;
+    const cudaError_t error = with_table(std::span(&sum, 1), 0, [&](unsigned long long* on_card, std::byte*) {
+      uint64_t before = 0;
+      for (const DeviceTensor& output : outputs_[0]) {
+        add_hashes(output.buffer.as<std::byte>(), output.buffer.bytes(), before, on_card);
+        before += output.buffer.bytes();
+      }
+      const cudaError_t launched = cudaGetLastError();
+      return launched != cudaSuccess ? launched : cudaMemcpy(&sum, on_card, sizeof sum, cudaMemcpyDeviceToHost);
+    });
+    if (const Status status = checked(error, "hashing the outputs"); !status) return passed_on(status);
+    return uint64_t{sum};
+  }
+
   Result<Tensor> read_rows(std::string_view name, std::span<const OutputRow> rows) const override {
     const TensorSpec& whole = find(outputs_[0], name).spec;
     Tensor some(tensor(whole.name, whole.element, {1, 1, static_cast<int64_t>(rows.size()), whole.columns()}));

@@ -107,6 +107,9 @@ class GpuProblem {
 
   // An output as it is now: poison unless a rung that writes it has run.
   virtual Result<Tensor> read_output(std::string_view name, int output = 0) const = 0;
+  // A number of all bytes that the first set of outputs has, gaps between rows included. Where it is another, so are they; where it
+  // is the same, they are but by a chance of 1 in 2^64. Nothing is read but the number.
+  virtual Result<uint64_t> hash_of_outputs() const = 0;
   // The given rows of it, as one unit of rows.size() rows. One copy, whatever their number: quick enough to verify between
   // two timed groups.
   virtual Result<Tensor> read_rows(std::string_view name, std::span<const OutputRow> rows) const = 0;

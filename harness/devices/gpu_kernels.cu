@@ -57,6 +57,13 @@ __global__ void compare_kernel(const std::byte* const* zones, size_t bytes, unsi
   }
 }
 
+__global__ void hash_kernel(const unsigned char* bytes, size_t count, uint64_t first, unsigned long long* sum) {
+  unsigned long long own = 0;
+  for (size_t i = size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += size_t{gridDim.x} * blockDim.x)
+    own += hash((first + i) << 8 | bytes[i]);
+  atomicAdd(sum, own);
+}
+
 __global__ void clock_kernel(SmTime* of) {
   unsigned sm;
   uint64_t cycles, ns;
@@ -87,6 +94,10 @@ void gather_rows(const std::byte* const* rows, size_t count, size_t row_bytes, s
 void compare_guards(const std::byte* const* zones, size_t count, size_t bytes, unsigned char filled,
                     unsigned* changed) {
   compare_kernel<<<static_cast<unsigned>(count), 256>>>(zones, bytes, filled, changed);
+}
+
+void add_hashes(const std::byte* bytes, size_t count, uint64_t first, unsigned long long* sum) {
+  hash_kernel<<<1024, 256>>>(reinterpret_cast<const unsigned char*>(bytes), count, first, sum);
 }
 
 void read_clocks(SmTime* of, int processors) {

@@ -27,6 +27,9 @@ void gather_rows(const std::byte* const* rows, size_t count, size_t row_bytes, s
 // Sets `changed` to 1 where one of `count` zones of `bytes` holds another byte than it was filled with.
 void compare_guards(const std::byte* const* zones, size_t count, size_t bytes, unsigned char filled, unsigned* changed);
 
+// Adds to `sum` a hash of each byte and its number, from `first` on: the same bytes give the same sum, in whichever order.
+void add_hashes(const std::byte* bytes, size_t count, uint64_t first, unsigned long long* sum);
+
 // What each SM's counter of clocks and the card's time say, at its number. An SM that gets no block keeps what is there.
 struct SmTime {
   uint64_t cycles, ns;

@@ -22,10 +22,10 @@ namespace {
 
 struct Card {
   std::function<void(const Inputs&, Tensors&)> kernel = {};
-  Status create = {}, poison = {}, run = {}, read = {}, guards = {}, inputs = {};  // what each step says
-  std::vector<std::string> steps = {};                                             // in their order
-  std::vector<uint64_t> workspaces = {};                                           // bytes, of each problem
-  int launched_heads = 0;                                                          // 0: those of the inputs
+  Status create = {}, poison = {}, run = {}, read = {}, hash = {}, guards = {}, inputs = {};  // what each step says
+  std::vector<std::string> steps = {};                                                        // in their order
+  std::vector<uint64_t> workspaces = {};                                                      // bytes, of each problem
+  int launched_heads = 0;                                                                     // 0: those of the inputs
   Result<GpuInfo> info = failure(ExitCode::cannot_run_here, "no card");
 } card;
 
@@ -75,6 +75,13 @@ class CardProblem final : public GpuProblem {
           some.bytes().subspan(i * bytes).begin());
     }
     return some;
+  }
+  Result<uint64_t> hash_of_outputs() const override {
+    if (const Status status = step("hash", card.hash); !status) return tl::make_unexpected(status.error());
+    std::string all;
+    for (const Tensor& output : outputs_)
+      all.append(reinterpret_cast<const char*>(output.bytes().data()), output.bytes().size());
+    return std::hash<std::string>{}(all);
   }
   Status check_guards() const override { return step("guards", card.guards); }
   Status check_inputs(const Inputs& inputs) const override {
@@ -245,20 +252,33 @@ TEST_CASE("on a GPU what promises the same bits is launched as often as asked fo
     f16& element = O_at(outputs, 1, 7, 5);
     element.bits ^= 1;
   };
+  std::vector<std::string> steps;
   const auto said = [&](bool same_bits, int launches) {
     made = 0;
-    return judged(drifts, {}, {}, same_bits, launches).said();
+    const Judged result = judged(drifts, {}, {}, same_bits, launches);
+    steps = result.steps;
+    return result.said();
   };
   CHECK(said(false, 5).empty());
   CHECK(made == 1);
   CHECK(said(true, 3).empty());
   CHECK(made == 3);
+  CHECK(std::ranges::count(steps, "read") == 2);  // O and LSE of the first launch alone
   const Said different = said(true, 5);
   REQUIRE(different.size() == 2);  // in every set
   CHECK(made == 4);
   CHECK_THAT(different[0],
              Contains("order_dependent: two launches give ") &&
                  Contains(" in O at batch 0, head 1, query 7, column 5; launch 4 differs from the first"));
+  made = 0;
+  const auto other_nan = [&](Tensors& outputs) { O_at(outputs, 1, 7, 5).bits = ++made == 1 ? 0x7e00 : 0x7e01; };
+  for (const std::string& words : judged(other_nan, {}, {}, true, 3).said())
+    CHECK(!Contains("two launches").match(words));
+  CHECK(made == 3);
+  Card silent;
+  silent.hash = failure(ExitCode::check_failed, "the card's words");
+  CHECK(judged(nothing, silent, {}, true, 3).said() ==
+        Said{"normal: launch_failed: the card's words", "peaky: launch_failed: the card's words"});
 }
 
 TEST_CASE("on a GPU each step that fails fails the check, with its words, in every set") {
