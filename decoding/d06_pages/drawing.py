@@ -10,6 +10,6 @@ for row, used in enumerate((150, 40, 64)):
         DRAWING.box(4 + used, 22 + 26 * row, 150 - used, 20, "waste", "")
 DRAWING.text(190, 14, "pages", "label")
 for place, name in enumerate(("A1", "C0", "A0", "B0", "A2", "C1")):
-    DRAWING.box(190 + 32 * place, 22, 30, 20, "work", name)
+    DRAWING.box(190 + 29 * place, 22, 27, 20, "work", name)
 DRAWING.text(190, 66, "table", "label")
 DRAWING.text(190, 84, "A: 2 0 4    B: 3    C: 1 5", "label")
