@@ -843,7 +843,8 @@ std::vector<Trial> sets(const Plan& plan) {
 
 std::vector<Trial> far_apart(const Plan& plan, int far_heads, int known_heads) {
   Trial trial = other_problem(plan.variant, plan.shape, plan.choice.seed, far_heads, known_heads);
-  if (plan.stay && plan.variant.few_rows > 0) {  // each block has the work of hundreds of heads: of few queries and keys
+  if (plan.stay &&
+      plan.variant.few_rows > 0) {  // each block has the work of hundreds of heads: of few queries and keys
     trial.shape.n = 2;
     trial.shape.n_k = plan.variant.tile.bc + 3;
   }
