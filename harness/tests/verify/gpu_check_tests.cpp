@@ -77,7 +77,7 @@ class CardProblem final : public GpuProblem {
     return some;
   }
   Result<uint64_t> hash_of_outputs() const override {
-    if (const Status status = step("hash", card.hash); !status) return tl::make_unexpected(status.error());
+    if (const Status status = step("hash", card.hash); !status) return Unexpected{status.error()};
     std::string all;
     for (const Tensor& output : outputs_)
       all.append(reinterpret_cast<const char*>(output.bytes().data()), output.bytes().size());
