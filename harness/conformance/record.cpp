@@ -61,7 +61,7 @@ ladder::Status process(const Case& test, const std::filesystem::path& directory,
   if (recorded_by != nullptr) return write(file, ladder::conformance::fixture_text(test, answer, *recorded_by));
 
   const auto recorded = ladder::conformance::read_fixture(file);
-  if (!recorded) return Unexpected{recorded.error()};
+  if (!recorded) return ladder::Unexpected{recorded.error()};
   if (auto text = ladder::conformance::difference(test, *recorded, answer); !text.empty()) {
     return ladder::failure(ExitCode::check_failed, std::move(text));
   }
