@@ -245,8 +245,8 @@ struct InOnePiece {
   }
 };
 
-// d06_pages. Where the keys of a sequence stand in pages. While a tile is on its way a lane knows of one key of the next
-// one in which page it is, and which row there; so the table is asked a step ahead, and never behind the last key.
+// d06_pages. Where the keys of a sequence stand in pages. While a tile is on its way a lane knows of one key of the
+// next one in which page it is, and which row there; so the table is asked a step ahead, and never behind the last key.
 struct Pages {
   const int* table;  // of this sequence
   int n_k, size;
@@ -492,9 +492,7 @@ int shares_of(int64_t blocks, int n_k, int multiprocessors, int most) {
   return blocks > places ? 1 : max(min(min(places / int(blocks), most), steps), 1);
 }
 
-// d05_dependent. The blocks of a tile of BR rows of a head of keys, one behind the other, and if they are several the
-// join, whose blocks may find their places while shares still read. The pointers of `p` belong to the device and are
-// multiples of 16 B, as are strides.
+// d05_dependent. How many shares there are, and by how many warps a row of theirs is joined.
 constexpr int MOST_SHARES = 160, JOIN_WARPS = 16;
 template <class C>
 int shares_of(int64_t blocks, int n_k, int multiprocessors) {
@@ -502,13 +500,6 @@ int shares_of(int64_t blocks, int n_k, int multiprocessors) {
 }
 inline int rows_of(const ModelParams& p) {
   return p.n_q * (p.heads / p.kv_heads);
-}
-template <class C, class Params>
-void start_dependent(Device& device, void (*kernel)(Params, int), const Params& p) {
-  const int tiles = (rows_of(p) + C::BR - 1) / C::BR;
-  const int shares = shares_of<C>(int64_t(tiles) * p.kv_heads * p.batch, p.n_k, multiprocessors(device));
-  launch(device, kernel, dim3(tiles * shares, p.kv_heads, p.batch), dim3(C::THREADS), C::SMEM_BYTES, p, shares);
-  if (shares > 1) start_join_early<typename C::Element, HEAD_DIM, JOIN_WARPS>(device, p, shares);
 }
 
 }  // namespace

@@ -62,8 +62,11 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
 //         multiples of 16 B, as are strides.
 template <class C>
 void start(Device& device, const CacheParams& p) {
-  decoding::start_dependent<C>(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>,
-                               p);
+  const int tiles = (decoding::rows_of(p) + C::BR - 1) / C::BR;
+  const int shares = decoding::shares_of<C>(int64_t(tiles) * p.kv_heads * p.batch, p.n_k, multiprocessors(device));
+  launch(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>,
+         dim3(tiles * shares, p.kv_heads, p.batch), dim3(C::THREADS), C::SMEM_BYTES, p, shares);
+  if (shares > 1) decoding::start_join_early<typename C::Element, HEAD_DIM, decoding::JOIN_WARPS>(device, p, shares);
 }
 
 template <class C>

@@ -52,7 +52,8 @@ const ladder::Registration registration({
     .name = "d07_list",
     .previous = "d06_pages",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::is_new},
+    .more_lines = {ladder::MoreLines::other,
+                   "A list, which a block reads as its neighbours do, and a join that knows who has a part of what."},
     .idea = "Each block has as much to do as any other: the steps of all sequences stand in one list, and a block "
             "takes its part of that.",
     .limit = "In d06_pages every sequence is cut into as many shares: those of the longest are the longest, and the "

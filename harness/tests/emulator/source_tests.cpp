@@ -95,7 +95,7 @@ Problems problems_of(const std::string& kernel_source, const std::string& launch
     }
   }
   const std::string launches = without_comments(launch_source);
-  for (const std::string mark : {"launch(", "launch_clusters("}) {
+  for (const std::string mark : {"launch(", "launch_clusters(", "launch_dependent("}) {
     for (size_t at = launches.find(mark); at != std::string::npos; at = launches.find(mark, at + 1)) {
       const std::vector<std::string> arguments = list_at(launches, at + mark.size() - 1);
       if (arguments.size() < 5) continue;
