@@ -28,6 +28,9 @@ struct Options {
   uint64_t slices = 0;
   uint64_t from = 0;
   uint64_t between = 0;
+  // Of more slices than clusters, a cluster has some beside each other, and not every so many; of a grid of several lines, whole
+  // ones are run.
+  bool in_runs = false;
   uint64_t whole_up_to = 0;  // grids of no more clusters than this run whole: a launch of one head among others of many
   // Not 0: to a slice belong other clusters, too. The grid is cut into so many parts, and each part's clusters are dealt out to an
   // equal share of the slices in turn: heads may be dealt so, of all sequences or of each, in one launch, and in another not.

@@ -58,7 +58,7 @@ class Launch {
   Launch(Device& device, const LaunchConfig& config) : device_(device), config_(config) {
     const Options& options = config.options;
     const uint64_t all = config.blocks() / std::max(1u, config.cluster), ends = options.ends;
-    const uint64_t slices = std::min(options.slices, all);
+    const uint64_t slices = options.in_runs ? options.slices : std::min(options.slices, all);
     count_ = all;
     std::set<uint64_t> chosen;
     const auto choose = [&](uint64_t begin, uint64_t end, uint64_t step = 1) {
@@ -78,9 +78,11 @@ class Launch {
         choose(first, first + ends);
       }
     } else if (ends == 0 && slices >= 2 && all > options.whole_up_to) {
-      const uint64_t from = options.from % slices;
+      const uint64_t from = options.from % slices, lines = uint64_t(config.grid.y) * config.grid.z;
+      const uint64_t line = options.in_runs && lines > 1 ? all / lines : 1;
       for (const uint64_t number : {from, std::max(from, options.between % slices), slices - 1}) {
-        choose(number * all / slices, ((number + 1) * all + slices - 1) / slices);
+        const uint64_t end = ((number + 1) * all + slices - 1) / slices;
+        choose(number * all / slices / line * line, (end + line - 1) / line * line);
         if (options.interleaved == 0 || slices % options.interleaved != 0) continue;
         const uint64_t part = all / options.interleaved, in_part = slices / options.interleaved;
         const uint64_t begin = number / in_part * part;

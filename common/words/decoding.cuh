@@ -1,7 +1,10 @@
-// Parts of the kernels of decoding/: what d01_packed and d02_split spell out, and later rungs say. T is the element, C
-// the rung's Config. Members that execute instructions take the kernel's line along for the emulator, as words do;
-// `join` is a kernel, which has lines of its own.
+// Parts of the kernels of decoding/: what d01_packed and d02_split spell out,
+// and later rungs say. T is the element, C the rung's Config. Members that
+// execute instructions take the kernel's line along for the emulator, as words
+// do; `join` is a kernel, which has lines of its own.
 #pragma once
+#include <type_traits>
+
 #include "common/gpu.cuh"
 #include "common/words/forward.cuh"
 
@@ -13,7 +16,8 @@ using Seen = forward::Window;  // without a window its sides are as long as the 
 
 constexpr int PANEL_ROW_BYTES = 128;  // 64 columns, the most that the engine swizzles
 
-// d01_packed, and with shares d02_split. The rows of a head of keys: query 0 of all heads of its group, then query 1
+// d01_packed, and with shares d02_split. The rows of a head of keys: query 0 of
+// all heads of its group, then query 1
 // ... A block has BR of them.
 struct Rows {
   int group, first_head, first, end;  // of this block; of all
@@ -28,9 +32,9 @@ struct Rows {
   __device__ __forceinline__ bool has(int row) const { return first + row < end; }
 };
 
-// d01_packed. Q, BR rows of D columns, 16 B a lane, swizzled as the copy engine does: chunk c of row r of a panel
-// stands at c ^ r % 8. Rows and columns that are nobody's are zeros. By the warps that multiply, who wait for each
-// other.
+// d01_packed. Q, BR rows of D columns, 16 B a lane, swizzled as the copy engine
+// does: chunk c of row r of a panel stands at c ^ r % 8. Rows and columns that
+// are nobody's are zeros. By the warps that multiply, who wait for each other.
 template <class C, int D>
 __device__ __forceinline__ void load_rows(const ModelParams& p, const Rows& rows, int sequence,
                                           uint32_t smem_Q LADDER_SITE_PARAMETER) {
@@ -47,11 +51,13 @@ __device__ __forceinline__ void load_rows(const ModelParams& p, const Rows& rows
     const uint32_t panel = smem_Q + chunk / 8 * C::BR * PANEL_ROW_BYTES;
     st_shared_v4(panel + row * PANEL_ROW_BYTES + ((chunk % 8) ^ (row % 8)) * 16, eight LADDER_SITE);
   }
-  fence_proxy_async_shared(LADDER_SITE_ALONE);       // products will find what this lane has stored
-  named_barrier_sync(1, C::WARPS * 32 LADDER_SITE);  // safe to read Q: all have stored their part of it
+  fence_proxy_async_shared(LADDER_SITE_ALONE);  // products will find what this lane has stored
+  named_barrier_sync(1,
+                     C::WARPS * 32 LADDER_SITE);  // safe to read Q: all have stored their part of it
 }
 
-// d01_packed. Which keys of a tile that begins with `first_key` a lane's two rows do not see.
+// d01_packed. Which keys of a tile that begins with `first_key` a lane's two
+// rows do not see.
 template <int TILES>
 __device__ __forceinline__ void hide_unseen(float (&S)[TILES][4], const Seen& seen, const int (&query)[2],
                                             int first_key) {
@@ -86,8 +92,9 @@ struct Part {
       : Part(p, share * (int64_t(p.batch) * p.heads * p.n_q) + row, shares * (int64_t(p.batch) * p.heads * p.n_q)) {}
 };
 
-// d01_packed, and of several shares d02_split. What a share has found, to O and LSE, or to the workspace. A lane has
-// two columns of eight. A row that sees no key is 0, whatever V holds; a share's sum and its O are 0 then.
+// d01_packed, and of several shares d02_split. What a share has found, to O and
+// LSE, or to the workspace. A lane has two columns of eight. A row that sees no
+// key is 0, whatever V holds; a share's sum and its O are 0 then.
 template <class C, class Found, int TILES>
 __device__ __forceinline__ void store_rows(const ModelParams& p, const Rows& rows, int sequence, int share, int shares,
                                            const int (&lane_row)[2], const int (&query)[2], const Found& softmax,
@@ -126,18 +133,20 @@ __device__ __forceinline__ void store_rows(const ModelParams& p, const Rows& row
   }
 }
 
-// d02_split, and with more warps and EARLY d05_dependent. JOIN  A row of O from what the shares know of it: weights
-// that are relative to a share's maximum become relative to the largest. Each warp takes a share of every WARPS, a lane
-// four columns; then a thread takes a column of what the warps have. Grid (n_q, heads, batch). EARLY: it may begin
-// before the shares have ended.
+// d02_split, and with more warps and EARLY d05_dependent. JOIN  A row of O from
+// what the shares know of it: weights that are relative to a share's maximum
+// become relative to the largest. Each warp takes a share of every WARPS, a
+// lane four columns; then a thread takes a column of what the warps have. Grid
+// (n_q, heads, batch). EARLY: it may begin before the shares have ended.
 struct Factors {
   float mine, its;
 };
 struct Joined {
   float max = forward::NO_KEY, sum = 0;
 
-  // What both sides have to be multiplied by, before their O is added. Maxima of one score that two shares have met may
-  // be a rounding apart, which is 8 where the score is 10^8: they count as one.
+  // What both sides have to be multiplied by, before their O is added. Maxima
+  // of one score that two shares have met may be a rounding apart, which is 8
+  // where the score is 10^8: they count as one.
   __device__ __forceinline__ Factors add(float other_max, float other_sum) {
     const float largest = fmaxf(max, other_max), apart = fabsf(max - other_max);
     const float lower = apart > 0x1p-23f * fabsf(largest) ? ex2_approx(-apart) : 1;
@@ -187,7 +196,9 @@ __device__ __forceinline__ void join_row(const ModelParams& p, int sequence, int
 }
 template <class T, int D, int WARPS, bool EARLY>
 __global__ void __launch_bounds__(WARPS * 32) join(ModelParams p, int shares) {
-  if constexpr (EARLY) griddepcontrol_wait();  // safe to read what the shares have written: they are over
+  if constexpr (EARLY)
+    griddepcontrol_wait();  // safe to read what the shares have written: they
+                            // are over
   const int sequence = blockIdx.z, head = blockIdx.y, query = blockIdx.x;
   const int64_t row = row_number(p, sequence, head, query);
   join_row<T, D, WARPS>(p, sequence, head, query, shares, [&](int share) { return Part<D>(p, share, shares, row); });
@@ -204,9 +215,11 @@ void start_join_early(Device& device, const ModelParams& p, int shares) {
                    WARPS * (D + 2) * 4, p, shares);
 }
 
-// ---- warps that read keys of their own ------------------------------------------------------------------------------
+// ---- warps that read keys of their own
+// ------------------------------------------------------------------------------
 
-constexpr int HEAD_DIM = 128, ROW_BYTES = HEAD_DIM * 2, ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 elements
+constexpr int HEAD_DIM = 128, ROW_BYTES = HEAD_DIM * 2,
+              ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 elements
 
 // d04_warps. A warp's tile, and the block's shared memory.
 template <class T, int BR_, int BC_, int WARPS_, int STAGES_, int PER_SM_>
@@ -215,10 +228,11 @@ struct WarpTile {
   using Wide = WarpTile<T, 32, BC_, WARPS_, STAGES_, PER_SM_>;  // for more rows than 16
   static constexpr int BR = BR_, BC = BC_, WARPS = WARPS_, STAGES = STAGES_, THREADS = WARPS * 32, PER_SM = PER_SM_;
   static constexpr int STEP = WARPS * BC;  // keys that a block's warps take at a time, a tile each
-  static constexpr uint32_t TILE_BYTES = BC * ROW_BYTES, STAGE_BYTES = 2 * TILE_BYTES;  // K; and V behind it
+  static constexpr uint32_t TILE_BYTES = BC * ROW_BYTES,
+                            STAGE_BYTES = 2 * TILE_BYTES;  // K; and V behind it
   static constexpr uint32_t SMEM_BYTES = WARPS * STAGES * STAGE_BYTES;
-  // At its end a warp leaves there what it has found: rows of O in f32, which 32 B more keep in different banks, and
-  // the rows' maxima and sums.
+  // At its end a warp leaves there what it has found: rows of O in f32, which
+  // 32 B more keep in different banks, and the rows' maxima and sums.
   static constexpr uint32_t PART_ROW_BYTES = HEAD_DIM * 4 + 32, PART_BYTES = BR * (PART_ROW_BYTES + 8);
   static_assert(WARPS * PART_BYTES <= SMEM_BYTES && BR % 16 == 0 && BC % 16 == 0);
 };
@@ -230,7 +244,8 @@ __device__ __forceinline__ uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
 
 // d04_warps. Where the keys of a block's sequence stand: behind each other.
 struct Row {
-  int key, of_tile;  // its number, and in the tile that `look_up` was told of last
+  int key,
+      of_tile;  // its number, and in the tile that `look_up` was told of last
 };
 struct InOnePiece {
   int n_k;
@@ -245,8 +260,10 @@ struct InOnePiece {
   }
 };
 
-// d06_pages. Where the keys of a sequence stand in pages. While a tile is on its way a lane knows of one key of the
-// next one in which page it is, and which row there; so the table is asked a step ahead, and never behind the last key.
+// d06_pages. Where the keys of a sequence stand in pages. While a tile is on
+// its way a lane knows of one key of the next one in which page it is, and
+// which row there; so the table is asked a step ahead, and never behind the
+// last key.
 struct Pages {
   const int* table;  // of this sequence
   int n_k, size;
@@ -265,8 +282,11 @@ struct Pages {
            int(shfl(row, of.of_tile LADDER_SITE)) * strides.row;
   }
 };
+// How many keys a sequence has: no less than none, and no more than there is
+// room for, whatever the lengths say.
 __device__ __forceinline__ int keys_of(const CacheParams& p, int sequence LADDER_SITE_PARAMETER) {
-  return p.cache_seqlens != nullptr ? ld_global_s32(p.cache_seqlens + sequence LADDER_SITE) : p.n_k;
+  if (p.cache_seqlens == nullptr) return p.n_k;
+  return max(min(ld_global_s32(p.cache_seqlens + sequence LADDER_SITE), p.n_k), 0);
 }
 
 // d04_warps. Some of the steps in which a tile of rows sees a key.
@@ -284,86 +304,53 @@ __device__ __forceinline__ Steps steps_of(const Rows& rows, const Seen& seen) {
   return {first, max((seen.end_of(rows.query(C::BR - 1)) + C::STEP - 1) / C::STEP - first, 1)};
 }
 
-// d04_warps. Attention of the rows over a share's keys. At its end, for each of the rows and by one warp,
-// leave(row, a lane's four columns of O that nobody has divided by the sum, maximum and sum).
-template <class C, class Keys, class Leave>
-__device__ __forceinline__ void attend_to(const ModelParams& p, const Share& share, Keys keys,
-                                          const Leave& leave LADDER_SITE_PARAMETER) {
+// d04_warps. What a warp has in registers: Q, and what it has found about these
+// rows among its keys.
+template <class C>
+struct WarpRows {
   using T = typename C::Element;
-  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, STEP = C::STEP;
-  constexpr int M_TILES = BR / 16, QK_N_TILES = BC / 8, QK_K_TILES = HEAD_DIM / 16;
-  constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const uint32_t smem_K = smem_base() + warp * STAGES * C::STAGE_BYTES, smem_V = smem_K + C::TILE_BYTES;
-  smem_name(smem_base(), C::SMEM_BYTES, "K and V", ROW_BYTES);
-
-  const Rows& rows = share.rows;
-  const Seen seen(p, p.n_q, keys.n_k);
-  const int sequence = share.sequence, begin = share.begin, end = share.end;
-  const int first_query = rows.query(0), last_query = rows.query(BR - 1);
-  // From here on the warp has met a key that every row sees, and all see all keys, up to there.
-  const int whole_from = seen.first_of(last_query) + STEP, whole_up_to = seen.end_of(first_query);
-
-  // LOAD  Half a warp copies a row. What is behind the last key, or behind d, is zeros.
-  const int lane_row = lane / ROW_CHUNKS, lane_column = lane % ROW_CHUNKS * 8;
-  const auto source = [&](const void* tensor, const ForwardParams::Strides& strides) {
-    return static_cast<const T*>(tensor) + keys.begin(strides, sequence) + share.kv_head * strides.head + lane_column;
-  };
-  const T *const K = source(p.K, p.K_strides), *const V = source(p.V, p.V_strides);
-  const auto load_tile = [&](uint32_t tile, const T* from, const ForwardParams::Strides& strides, int first_key) {
-    const uint32_t lane_chunk = tile + chunk_offset(lane_row, lane % ROW_CHUNKS);
-#pragma unroll
-    for (int row = 0; row < BC; row += 2) {
-      const int key = first_key + row + lane_row;
-      cp_async_16((lane_chunk ^ (row % 8 * 16)) + row * ROW_BYTES,
-                  from + keys.offset(strides, {key, row + lane_row} LADDER_SITE),
-                  key < keys.n_k && lane_column < p.d ? 16 : 0 LADDER_SITE);
-    }
-  };
-  const auto load = [&](int step) {
-    if (step < end) {
-      const uint32_t stage = (step - begin) % STAGES * C::STAGE_BYTES;
-      const int first_key = step * STEP + warp * BC;
-      load_tile(smem_K + stage, K, p.K_strides, first_key);
-      load_tile(smem_V + stage, V, p.V_strides, first_key);
-      keys.look_up(first_key + STEP);
-    }
-    cp_async_commit(LADDER_SITE_ALONE);
-  };
-  keys.look_up(begin * STEP + warp * BC);
-  for (int step = begin; step < begin + STAGES - 1; ++step) load(step);
+  static constexpr int M_TILES = C::BR / 16, QK_N_TILES = C::BC / 8, QK_K_TILES = HEAD_DIM / 16;
+  static constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = C::BC / 16;
+  uint32_t Q_frag[M_TILES][QK_K_TILES][4];
+  int row_of[M_TILES][2],
+      query_of[M_TILES][2];  // [group][half]: a lane has two rows of 16, 8 apart
+  Softmax<T, C::BC> softmax[M_TILES];
+  float O_frag[M_TILES][PV_N_TILES][4];  // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
 
   // LOAD  Q goes to registers. Two FragmentC side by side are a FragmentA.
-  uint32_t Q_frag[M_TILES][QK_K_TILES][4];
-  int row_of[M_TILES][2], query_of[M_TILES][2];  // [group][half]: a lane has two rows of 16, 8 apart
+  __device__ __forceinline__ void load_Q(const ModelParams& p, const Rows& rows, int sequence LADDER_SITE_PARAMETER) {
+    const uint32_t lane = threadIdx.x % 32;
 #pragma unroll
-  for (int group = 0; group < M_TILES; ++group) {
-    for (int half = 0; half < 2; ++half) {
-      const int row = group * 16 + FragmentC::row(lane, 2 * half), query = rows.query(row);
-      row_of[group][half] = row, query_of[group][half] = query;
-      const T* const Q = static_cast<const T*>(p.Q) + sequence * p.Q_strides.batch + rows.head(row) * p.Q_strides.head +
-                         query * p.Q_strides.row + FragmentC::col(lane, 0);
-      for (int eight = 0; eight < HEAD_DIM / 8; ++eight)
-        Q_frag[group][eight / 2][eight % 2 * 2 + half] =
-            rows.has(row) && eight * 8 < p.d ? ld_global_b32(Q + eight * 8 LADDER_SITE) : 0;
+    for (int group = 0; group < M_TILES; ++group) {
+      for (int half = 0; half < 2; ++half) {
+        const int row = group * 16 + FragmentC::row(lane, 2 * half), query = rows.query(row);
+        row_of[group][half] = row, query_of[group][half] = query;
+        const T* const Q = static_cast<const T*>(p.Q) + sequence * p.Q_strides.batch +
+                           rows.head(row) * p.Q_strides.head + query * p.Q_strides.row + FragmentC::col(lane, 0);
+        for (int eight = 0; eight < HEAD_DIM / 8; ++eight)
+          Q_frag[group][eight / 2][eight % 2 * 2 + half] =
+              rows.has(row) && eight * 8 < p.d ? ld_global_b32(Q + eight * 8 LADDER_SITE) : 0;
+      }
     }
   }
-
-  Softmax<T, BC> softmax[M_TILES] = {};
-  for (auto& each : softmax) {
-    each.scale_log2 = p.softmax_scale * LOG2E;
-    each.begin();
+  __device__ __forceinline__ void begin(const ModelParams& p) {
+#pragma unroll
+    for (int group = 0; group < M_TILES; ++group) {
+      softmax[group] = {};
+      softmax[group].scale_log2 = p.softmax_scale * LOG2E;
+      softmax[group].begin();
+      for (auto& tile : O_frag[group]) {
+        for (float& each : tile) each = 0;
+      }
+    }
   }
-  float O_frag[M_TILES][PV_N_TILES][4] = {};  // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
-  const uint32_t lane_K = smem_K + chunk_offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
-  const uint32_t lane_V = smem_V + chunk_offset(lane % 16, lane / 16);
-
-  for (int step = begin; step < end; ++step) {
-    cp_async_wait<STAGES - 2>(LADDER_SITE_ALONE);  // this lane's part of the tile has landed
-    __syncwarp(LADDER_SITE_ALONE);  // safe to read it: all lanes' parts have; safe to overwrite the one before
-    load(step + STAGES - 1);
-    const uint32_t stage = (step - begin) % STAGES * C::STAGE_BYTES;
-    const int first_key = step * STEP + warp * BC;
+  // A tile of keys that begins with `first_key`, whose K and V are at `smem_K`
+  // and behind it.
+  __device__ __forceinline__ void multiply(uint32_t smem_K, const Seen& seen, int first_key, bool is_first,
+                                           bool is_masked LADDER_SITE_PARAMETER) {
+    const uint32_t lane = threadIdx.x % 32;
+    const uint32_t lane_K = smem_K + chunk_offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+    const uint32_t lane_V = smem_K + C::TILE_BYTES + chunk_offset(lane % 16, lane / 16);
 
     // QK
     float S_frag[M_TILES][QK_N_TILES][4] = {};
@@ -371,7 +358,7 @@ __device__ __forceinline__ void attend_to(const ModelParams& p, const Share& sha
     for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice) {
       for (int key_tile = 0; key_tile < QK_N_TILES; key_tile += 2) {
         uint32_t K_frag[4];
-        ldmatrix_x4(K_frag, ((lane_K + stage) ^ (d_slice * 32)) + key_tile * 8 * ROW_BYTES LADDER_SITE);
+        ldmatrix_x4(K_frag, (lane_K ^ (d_slice * 32)) + key_tile * 8 * ROW_BYTES LADDER_SITE);
         for (int group = 0; group < M_TILES; ++group) {
           mma<T>(S_frag[group][key_tile], Q_frag[group][d_slice], K_frag[0], K_frag[1] LADDER_SITE);
           mma<T>(S_frag[group][key_tile + 1], Q_frag[group][d_slice], K_frag[2], K_frag[3] LADDER_SITE);
@@ -380,12 +367,11 @@ __device__ __forceinline__ void attend_to(const ModelParams& p, const Share& sha
     }
 
     // SOFTMAX  In a masked tile a row may meet its first key.
-    const bool is_masked = first_key < whole_from || first_key + BC > whole_up_to;
     uint32_t P_frag[M_TILES][PV_K_TILES][4];
 #pragma unroll
     for (int group = 0; group < M_TILES; ++group) {
       if (is_masked) hide_unseen(S_frag[group], seen, query_of[group], first_key);
-      softmax[group].weigh(S_frag[group], P_frag[group], step == begin, is_masked LADDER_SITE);
+      softmax[group].weigh(S_frag[group], P_frag[group], is_first, is_masked LADDER_SITE);
       if (softmax[group].rescale) scale_rows(O_frag[group], softmax[group].correction);
     }
 
@@ -394,7 +380,7 @@ __device__ __forceinline__ void attend_to(const ModelParams& p, const Share& sha
     for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice) {
       for (int column_tile = 0; column_tile < PV_N_TILES; column_tile += 2) {
         uint32_t V_frag[4];
-        ldmatrix_x4_trans(V_frag, ((lane_V + stage) ^ (column_tile * 16)) + key_slice * 16 * ROW_BYTES LADDER_SITE);
+        ldmatrix_x4_trans(V_frag, (lane_V ^ (column_tile * 16)) + key_slice * 16 * ROW_BYTES LADDER_SITE);
         for (int group = 0; group < M_TILES; ++group) {
           mma<T>(O_frag[group][column_tile], P_frag[group][key_slice], V_frag[0], V_frag[1] LADDER_SITE);
           mma<T>(O_frag[group][column_tile + 1], P_frag[group][key_slice], V_frag[2], V_frag[3] LADDER_SITE);
@@ -402,44 +388,149 @@ __device__ __forceinline__ void attend_to(const ModelParams& p, const Share& sha
       }
     }
   }
+};
+// Of a tile of rows: from `from` on a warp has met a key that every row sees,
+// and all rows see all keys, up to `up_to`.
+struct Whole {
+  int from, up_to;
 
-  // STORE  Each warp has rows of O for keys of its own: they are joined as shares are, a warp four rows from here on, a
+  template <class C>
+  __device__ __forceinline__ static Whole of(const Rows& rows, const Seen& seen) {
+    return {seen.first_of(rows.query(C::BR - 1)) + C::STEP, seen.end_of(rows.query(0))};
+  }
+  // A tile of BC keys that begins with this one has one that some row does not
+  // see, or may be a row's first.
+  template <class C>
+  __device__ __forceinline__ bool cuts(int first_key) const {
+    return first_key < from || first_key + C::BC > up_to;
+  }
+};
+// LOAD  Half a warp copies a row of a tile. What is behind the last key, or
+// behind d, is zeros.
+template <class C, class Keys>
+__device__ __forceinline__ void load_tile(uint32_t tile, const typename C::Element* from,
+                                          const ForwardParams::Strides& strides, const Keys& keys, int first_key,
+                                          int d LADDER_SITE_PARAMETER) {
+  const uint32_t lane = threadIdx.x % 32, lane_row = lane / ROW_CHUNKS;
+  const uint32_t lane_chunk = tile + chunk_offset(lane_row, lane % ROW_CHUNKS);
+#pragma unroll
+  for (int row = 0; row < C::BC; row += 2) {
+    const int of_tile = row + lane_row, key = first_key + of_tile;
+    cp_async_16((lane_chunk ^ (row % 8 * 16)) + row * ROW_BYTES,
+                from + keys.offset(strides, {key, of_tile} LADDER_SITE),
+                key < keys.n_k && int(lane % ROW_CHUNKS * 8) < d ? 16 : 0 LADDER_SITE);
+  }
+}
+// A lane's first chunk of a sequence's K or V.
+template <class T, class Keys>
+__device__ __forceinline__ const T* lane_source(const void* tensor, const ForwardParams::Strides& strides,
+                                                const Keys& keys, int sequence, int kv_head) {
+  return static_cast<const T*>(tensor) + keys.begin(strides, sequence) + kv_head * strides.head +
+         threadIdx.x % ROW_CHUNKS * 8;
+}
+
+// d04_warps. What the warps have found about a row, joined as shares are: a
+// lane's four columns of O, of which part_of(warp) says where in shared memory
+// they stand, and where the row's maximum and sum.
+struct WarpPart {
+  uint32_t four, numbers;
+};
+template <int WARPS, class PartOf>
+__device__ __forceinline__ Joined join_warps(float (&O)[4], const PartOf& part_of LADDER_SITE_PARAMETER) {
+  Joined all;
+  for (int of_warp = 0; of_warp < WARPS; ++of_warp) {
+    const WarpPart part = part_of(of_warp);
+    const uint2 numbers = ld_shared_v2(part.numbers LADDER_SITE);
+    const uint4 four = ld_shared_v4(part.four LADDER_SITE);
+    const Factors by = all.add(__uint_as_float(numbers.x), __uint_as_float(numbers.y));
+    const uint32_t its[4] = {four.x, four.y, four.z, four.w};
+    for (int i = 0; i < 4; ++i) O[i] = O[i] * by.mine + __uint_as_float(its[i]) * by.its;
+  }
+  return all;
+}
+
+// d04_warps. Attention of the rows over a share's keys. At its end, for each of
+// the rows and by one warp, leave(row, a lane's four columns of O that nobody
+// has divided by the sum, maximum and sum).
+template <class C, class Keys, class Leave>
+__device__ __forceinline__ void attend_to(const ModelParams& p, const Share& share, Keys keys,
+                                          const Leave& leave LADDER_SITE_PARAMETER) {
+  using T = typename C::Element;
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, STEP = C::STEP;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint32_t smem_K = smem_base() + warp * STAGES * C::STAGE_BYTES, smem_V = smem_K + C::TILE_BYTES;
+  smem_name(smem_base(), C::SMEM_BYTES, "K and V", ROW_BYTES);
+
+  const Rows& rows = share.rows;
+  const Seen seen(p, p.n_q, keys.n_k);
+  const int sequence = share.sequence, begin = share.begin, end = share.end;
+  const Whole whole = Whole::of<C>(rows, seen);
+
+  const T *const K = lane_source<T>(p.K, p.K_strides, keys, sequence, share.kv_head), *const V = lane_source<T>(
+                                                                                          p.V, p.V_strides, keys,
+                                                                                          sequence, share.kv_head);
+  const auto load = [&](int step) {
+    if (step < end) {
+      const uint32_t stage = (step - begin) % STAGES * C::STAGE_BYTES;
+      const int first_key = step * STEP + warp * BC;
+      load_tile<C>(smem_K + stage, K, p.K_strides, keys, first_key, p.d LADDER_SITE);
+      load_tile<C>(smem_V + stage, V, p.V_strides, keys, first_key, p.d LADDER_SITE);
+      keys.look_up(first_key + STEP);
+    }
+    cp_async_commit(LADDER_SITE_ALONE);
+  };
+  keys.look_up(begin * STEP + warp * BC);
+  for (int step = begin; step < begin + STAGES - 1; ++step) load(step);
+
+  WarpRows<C> mine;
+  mine.load_Q(p, rows, sequence LADDER_SITE);
+  mine.begin(p);
+  for (int step = begin; step < end; ++step) {
+    cp_async_wait<STAGES - 2>(LADDER_SITE_ALONE);  // this lane's part of the tile has landed
+    __syncwarp(LADDER_SITE_ALONE);                 // safe to read it: all lanes' parts have;
+                                                   // safe to overwrite the one before
+    load(step + STAGES - 1);
+    const int first_key = step * STEP + warp * BC;
+    mine.multiply(smem_K + (step - begin) % STAGES * C::STAGE_BYTES, seen, first_key, step == begin,
+                  whole.template cuts<C>(first_key) LADDER_SITE);
+  }
+
+  // STORE  Each warp has rows of O for keys of its own: they are joined as
+  // shares are, a warp four rows from here on, a
   //        lane four columns. A row that sees no key is 0, whatever V holds.
   const auto part_of = [&](int of_warp) { return smem_base() + of_warp * C::PART_BYTES; };
   const auto numbers_of = [&](int of_warp, int row) { return part_of(of_warp) + BR * C::PART_ROW_BYTES + row * 8; };
-  __syncthreads(LADDER_SITE_ALONE);  // safe to overwrite K and V: all warps have read their last ones
+  __syncthreads(LADDER_SITE_ALONE);  // safe to overwrite K and V: all warps have
+                                     // read their last ones
 #pragma unroll
-  for (int group = 0; group < M_TILES; ++group) {
+  for (int group = 0; group < WarpRows<C>::M_TILES; ++group) {
     for (int half = 0; half < 2; ++half) {
-      const float sum = quad_sum(softmax[group].sum[half] LADDER_SITE);
-      const int row = row_of[group][half];
-      for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
-        const float* const two = &O_frag[group][column_tile][2 * half];
+      const float sum = quad_sum(mine.softmax[group].sum[half] LADDER_SITE);
+      const int row = mine.row_of[group][half];
+      for (int column_tile = 0; column_tile < WarpRows<C>::PV_N_TILES; ++column_tile) {
+        const float* const two = &mine.O_frag[group][column_tile][2 * half];
         const uint2 found = {__float_as_uint(two[0]), __float_as_uint(two[1])};
         st_shared_v2(part_of(warp) + row * C::PART_ROW_BYTES + (column_tile * 8 + FragmentC::col(lane, 0)) * 4,
                      sum != 0 ? found : uint2{0, 0} LADDER_SITE);
       }
       if (lane % 4 == 0)
         st_shared_v2(numbers_of(warp, row),
-                     {__float_as_uint(softmax[group].largest(half)), __float_as_uint(sum)} LADDER_SITE);
+                     {__float_as_uint(mine.softmax[group].largest(half)), __float_as_uint(sum)} LADDER_SITE);
     }
   }
   __syncthreads(LADDER_SITE_ALONE);  // safe to read what the other warps have found
   for (int row = warp; row < BR && rows.has(row); row += WARPS) {
-    Joined all;
+    const auto of_warp = [&](int of) {
+      return WarpPart{part_of(of) + row * C::PART_ROW_BYTES + lane * 16, numbers_of(of, row)};
+    };
     float O[4] = {};
-    for (int of_warp = 0; of_warp < WARPS; ++of_warp) {
-      const uint2 numbers = ld_shared_v2(numbers_of(of_warp, row) LADDER_SITE);
-      const uint4 four = ld_shared_v4(part_of(of_warp) + row * C::PART_ROW_BYTES + lane * 16 LADDER_SITE);
-      const Factors by = all.add(__uint_as_float(numbers.x), __uint_as_float(numbers.y));
-      const uint32_t its[4] = {four.x, four.y, four.z, four.w};
-      for (int i = 0; i < 4; ++i) O[i] = O[i] * by.mine + __uint_as_float(its[i]) * by.its;
-    }
+    const Joined all = join_warps<WARPS>(O, of_warp LADDER_SITE);
     leave(row, O, all LADDER_SITE);
   }
 }
 
-// d04_warps. What a warp leaves of a row: a part, which will be joined; or if there is no other one, O and LSE.
+// d04_warps. What a warp leaves of a row: a part, which will be joined; or if
+// there is no other one, O and LSE.
 template <int D>
 __device__ __forceinline__ void store_part(const Part<D>& part, const float (&O)[4],
                                            const Joined& all LADDER_SITE_PARAMETER) {
@@ -464,8 +555,9 @@ __device__ __forceinline__ void store_row(const ModelParams& p, int sequence, in
                   all.sum != 0 ? all.max / LOG2E + logf(all.sum) : -INFINITY LADDER_SITE);
 }
 
-// d04_warps. All that a block of a grid (tiles of rows * shares, kv_heads, batch) does: attention of its rows over its
-// share's keys, to O and LSE, or of several shares to the workspace.
+// d04_warps. All that a block of a grid (tiles of rows * shares, kv_heads,
+// batch) does: attention of its rows over its share's keys, to O and LSE, or of
+// several shares to the workspace.
 template <class C, class Keys>
 __device__ __forceinline__ void attend(const ModelParams& p, Keys keys, int shares LADDER_SITE_PARAMETER) {
   const Rows rows = Rows::of_block<C>(p, shares);
@@ -484,15 +576,16 @@ __device__ __forceinline__ void attend(const ModelParams& p, Keys keys, int shar
   attend_to<C>(p, {rows, sequence, int(blockIdx.y), begin, end}, keys, leave LADDER_SITE);
 }
 
-// d04_warps. How many shares: as many as fill the card once, with all blocks that an SM takes, and no more than there
-// are steps, nor than `most`.
+// d04_warps. How many shares: as many as fill the card once, with all blocks
+// that an SM takes, and no more than there are steps, nor than `most`.
 template <class C>
 int shares_of(int64_t blocks, int n_k, int multiprocessors, int most) {
   const int steps = (n_k + C::STEP - 1) / C::STEP, places = C::PER_SM * multiprocessors;
   return blocks > places ? 1 : max(min(min(places / int(blocks), most), steps), 1);
 }
 
-// d05_dependent. How many shares there are, and by how many warps a row of theirs is joined.
+// d05_dependent. How many shares there are, and by how many warps a row of
+// theirs is joined.
 constexpr int MOST_SHARES = 160, JOIN_WARPS = 16;
 template <class C>
 int shares_of(int64_t blocks, int n_k, int multiprocessors) {
@@ -500,6 +593,252 @@ int shares_of(int64_t blocks, int n_k, int multiprocessors) {
 }
 inline int rows_of(const ModelParams& p) {
   return p.n_q * (p.heads / p.kv_heads);
+}
+
+// ---- a list of all steps
+// ----------------------------------------------------------------------------------------------
+
+// d07_list. The list: of each sequence, of each head of keys, of each tile of
+// rows, the steps in which it meets keys. A whole warp asks.
+template <class C>
+struct List {
+  const CacheParams& p;
+  int tiles, items;  // of rows; of rows of all heads of keys
+
+  __device__ __forceinline__ List(const CacheParams& p)
+      : p(p), tiles((p.n_q * (p.heads / p.kv_heads) + C::BR - 1) / C::BR), items(tiles * p.kv_heads) {}
+  __device__ __forceinline__ Rows rows_of(int item) const {
+    const int group = p.heads / p.kv_heads;
+    return {group, item / tiles * group, item % tiles * C::BR, p.n_q * group};
+  }
+  // Of each tile of a sequence, from the first query's first key to the last
+  // query's last.
+  __device__ __forceinline__ Steps steps_of(int sequence LADDER_SITE_PARAMETER) const {
+    const Seen seen(p, p.n_q, keys_of(p, sequence LADDER_SITE));
+    const int first = seen.first_of(0) / C::STEP;
+    return {first, max((seen.end_of(p.n_q - 1) + C::STEP - 1) / C::STEP - first, 1)};
+  }
+  // All steps of the sequences before this one.
+  __device__ __forceinline__ int before(int sequence LADDER_SITE_PARAMETER) const {
+    int sum = 0;
+    for (int s = threadIdx.x % 32; s < sequence; s += 32) sum += items * steps_of(s LADDER_SITE).count;
+    for (int mask = 16; mask > 0; mask /= 2) sum += int(shfl(sum, threadIdx.x % 32 ^ mask LADDER_SITE));
+    return sum;
+  }
+  // The sequence that has a step, and all steps before it. Of 32 sequences at a
+  // time a lane knows where its own ends.
+  __device__ __forceinline__ int sequence_of(int step, int& before LADDER_SITE_PARAMETER) const {
+    const int lane = threadIdx.x % 32;
+    before = 0;
+    for (int first = 0;; first += 32) {
+      int end = first + lane < p.batch ? items * steps_of(first + lane LADDER_SITE).count : 0;
+      for (int from = 1; from < 32; from *= 2) {
+        const int sum = int(shfl(end, lane - from LADDER_SITE));
+        if (lane >= from) end += sum;
+      }
+      const int all = int(shfl(end, 31 LADDER_SITE));
+      if (step >= before + all) {
+        before += all;
+        continue;
+      }
+      int number = 0;
+      for (int half = 16; half > 0; half /= 2) {
+        if (step >= before + int(shfl(end, number + half - 1 LADDER_SITE))) number += half;
+      }
+      if (number > 0) before += int(shfl(end, number - 1 LADDER_SITE));
+      return first + number;
+    }
+  }
+};
+
+// d07_list. Who has which part of the list: block b from here on, up to where b
+// + 1 begins.
+__device__ __forceinline__ int begin_of(int block, int blocks, int steps) {
+  return int(int64_t(block) * steps / blocks);
+}
+// And back.
+__device__ __forceinline__ int block_of(int step, int blocks, int steps) {
+  return int((int64_t(step + 1) * blocks - 1) / steps);
+}
+// d07_list. What a block leaves of a tile that it does not have alone: of the
+// one that it begins with, or of the last.
+template <class C>
+__device__ __forceinline__ Part<HEAD_DIM> part_of(const CacheParams& p, int block, bool is_first, int row) {
+  return {p, (block * 2 + !is_first) * C::BR + row, int64_t(MOST_SHARES) * 2 * C::BR};
+}
+
+// d07_list. JOIN  A row of O that several blocks have parts of. Grid (rows of a
+// tile, blocks of the launch before): a block has one
+//       tile at most that it begins and others go on with, its last one. Row
+//       `blockIdx.x` of that is joined here.
+template <class C>
+__global__ void __launch_bounds__(JOIN_WARPS * 32) join_list(CacheParams p) {
+  const List<C> list(p);
+  const int steps = list.before(p.batch), blocks = min(int(gridDim.y), steps), block = blockIdx.y;
+  if (block + 1 >= blocks) return;
+  const int end = begin_of(block + 1, blocks, steps);
+  int before;
+  const int sequence = list.sequence_of(end - 1, before), count = list.steps_of(sequence).count;
+  const int item = (end - 1 - before) / count, first = before + item * count, last = first + count - 1;
+  const Rows rows = list.rows_of(item);
+  const bool goes_on = last >= end && block_of(first, blocks, steps) == block;
+  if (!goes_on || !rows.has(blockIdx.x)) return;
+  const bool is_first = begin_of(block, blocks, steps) == first;  // of this block's
+  griddepcontrol_wait();                                          // safe to read what the blocks have written: they are
+                                                                  // over
+  join_row<typename C::Element, HEAD_DIM, JOIN_WARPS>(
+      p, sequence, rows.head(blockIdx.x), rows.query(blockIdx.x), block_of(last, blocks, steps) - block + 1,
+      [&](int share) { return part_of<C>(p, block + share, share > 0 || is_first, blockIdx.x); });
+}
+template <class C>
+void start_join_list(Device& device, const CacheParams& p, int blocks) {
+  launch_dependent(device, join_list<C>, dim3(min(rows_of(p), C::BR), blocks), dim3(JOIN_WARPS * 32),
+                   JOIN_WARPS * (HEAD_DIM + 2) * 4, p);
+}
+
+// d08_seamless.
+template <class T, int BR, int BC, int WARPS, int STAGES>
+struct SeamlessTile : WarpTile<T, BR, BC, WARPS, STAGES, 1> {
+  using Base = WarpTile<T, BR, BC, WARPS, STAGES, 1>;
+  using Wide = SeamlessTile<T, 32, BC, WARPS, STAGES>;
+  // What a warp has found about 16 rows takes the stage of the tile that it had
+  // last: rows of 512 B. Maxima and sums are behind all stages.
+  static constexpr uint32_t PART_ROW_BYTES = HEAD_DIM * 4, NUMBERS_BYTES = 16 * 8;
+  static constexpr uint32_t SMEM_BYTES = Base::SMEM_BYTES + WARPS * NUMBERS_BYTES;
+  static_assert(16 * PART_ROW_BYTES == Base::STAGE_BYTES);
+};
+
+// d08_seamless. A tile of rows of a head of keys, and where in the list its
+// steps are.
+struct Tile {
+  int sequence, item, n_k;
+  int first, last;  // step of the list; behind the last one
+  int first_key;    // of its first step
+
+  template <class C>
+  __device__ __forceinline__ static Tile at(const List<C>& list, int sequence, int item,
+                                            int first LADDER_SITE_PARAMETER) {
+    const Steps steps = list.steps_of(sequence LADDER_SITE);
+    return {sequence, item, keys_of(list.p, sequence LADDER_SITE), first, first + steps.count, steps.first * C::STEP};
+  }
+  template <class C>
+  __device__ __forceinline__ static Tile of(const List<C>& list, int step LADDER_SITE_PARAMETER) {
+    int before;
+    const int sequence = list.sequence_of(step, before LADDER_SITE), count = list.steps_of(sequence LADDER_SITE).count;
+    const int item = (step - before) / count;
+    return at(list, sequence, item, before + item * count LADDER_SITE);
+  }
+  template <class C>
+  __device__ __forceinline__ Tile next(const List<C>& list LADDER_SITE_PARAMETER) const {
+    if (item + 1 == list.items) return at(list, sequence + 1, 0, last LADDER_SITE);
+    return {sequence, item + 1, n_k, last, 2 * last - first, first_key};
+  }
+  template <class C>
+  __device__ __forceinline__ int key(int step) const {  // the first of this warp
+    return first_key + (step - first) * C::STEP + int(threadIdx.x / 32) * C::BC;
+  }
+};
+
+// d08_seamless. All that a block does in the list, from step `begin` on to
+// before `end`: attention of each piece, the first of which begins at `begin`,
+// and the next one where end_of(tile, step) says that it ends. Then, for each
+// of its rows and by one warp, leave(tile, from which step, to which, rows,
+// row, O, found) as attend_to's.
+template <class C, bool IN_PAGES, class EndOf, class Leave>
+__device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>& list, Tile here, int begin, int end,
+                                            const EndOf& end_of, const Leave& leave LADDER_SITE_PARAMETER) {
+  using T = typename C::Element;
+  using Keys = std::conditional_t<IN_PAGES, Pages, InOnePiece>;
+  constexpr int WARPS = C::WARPS, STAGES = C::STAGES;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const auto stage_of = [&](int of_warp, int step) {
+    return smem_base() + (of_warp * STAGES + (step - begin) % STAGES) * C::STAGE_BYTES;
+  };
+  smem_name(smem_base(), C::Base::SMEM_BYTES, "K and V", ROW_BYTES);
+
+  // LOAD  The tile of keys that is asked for next belongs to `ahead`, which may
+  // be some heads further than what is
+  //       multiplied.
+  Tile ahead = here;
+  int asked = begin;
+  const auto keys_in = [&](const Tile& tile) {
+    if constexpr (IN_PAGES) {
+      return Keys(p, tile.sequence, tile.n_k);
+    } else {
+      return Keys{tile.n_k};
+    }
+  };
+  Keys keys = keys_in(ahead);
+  const auto load = [&] {
+    if (asked < end) {
+      const int first_key = ahead.template key<C>(asked), kv_head = ahead.item / list.tiles;
+      const uint32_t smem_K = stage_of(warp, asked);
+      load_tile<C>(smem_K, lane_source<T>(p.K, p.K_strides, keys, ahead.sequence, kv_head), p.K_strides, keys,
+                   first_key, p.d LADDER_SITE);
+      load_tile<C>(smem_K + C::TILE_BYTES, lane_source<T>(p.V, p.V_strides, keys, ahead.sequence, kv_head), p.V_strides,
+                   keys, first_key, p.d LADDER_SITE);
+      if (++asked == ahead.last && asked < end) ahead = ahead.next(list LADDER_SITE), keys = keys_in(ahead);
+      keys.look_up(ahead.template key<C>(asked));
+    }
+    cp_async_commit(LADDER_SITE_ALONE);
+  };
+  keys.look_up(ahead.template key<C>(begin));
+  for (int stage = 0; stage < STAGES - 1; ++stage) load();
+
+  WarpRows<C> mine;
+  mine.load_Q(p, list.rows_of(here.item), here.sequence LADDER_SITE);
+  for (int step = begin; step < end;) {
+    const Rows rows = list.rows_of(here.item);
+    const Seen seen(p, p.n_q, here.n_k);
+    const Whole whole = Whole::of<C>(rows, seen);
+    const int from = step, to = end_of(here, step);
+    mine.begin(p);
+    for (; step < to; ++step) {
+      cp_async_wait<STAGES - 2>(LADDER_SITE_ALONE);  // this lane's part of the tile has landed
+      __syncwarp(LADDER_SITE_ALONE);                 // safe to read it: all lanes' parts have;
+                                                     // safe to overwrite the one before
+      load();
+      const int first_key = here.template key<C>(step);
+      mine.multiply(stage_of(warp, step), seen, first_key, step == from, whole.template cuts<C>(first_key) LADDER_SITE);
+    }
+
+    // STORE  Two tiles of keys are on their way, of this head or of the next
+    // one. The third stage is free.
+    const Tile then = to == here.last && to < end ? here.next(list LADDER_SITE) : here;
+    const auto part_of = [&](int of_warp, int row, uint32_t chunk) {
+      return WarpPart{stage_of(of_warp, to - 1) + row * C::PART_ROW_BYTES + (chunk ^ (row % 4 * 2)) * 16,
+                      smem_base() + C::Base::SMEM_BYTES + of_warp * C::NUMBERS_BYTES + row * 8};
+    };
+    __syncwarp(LADDER_SITE_ALONE);  // safe to overwrite the last tile: all lanes
+                                    // have multiplied it
+#pragma unroll
+    for (int group = 0; group < C::BR / 16; ++group) {
+      for (int half = 0; half < 2; ++half) {
+        const float sum = quad_sum(mine.softmax[group].sum[half] LADDER_SITE);
+        const int row = FragmentC::row(lane, 2 * half);
+        for (int column_tile = 0; column_tile < HEAD_DIM / 8; ++column_tile) {
+          const float* const two = &mine.O_frag[group][column_tile][2 * half];
+          const uint2 found = {__float_as_uint(two[0]), __float_as_uint(two[1])};
+          st_shared_v2(part_of(warp, row, column_tile * 2 + lane % 4 / 2).four + lane % 2 * 8,
+                       sum != 0 ? found : uint2{0, 0} LADDER_SITE);
+        }
+        if (lane % 4 == 0)
+          st_shared_v2(part_of(warp, row, 0).numbers,
+                       {__float_as_uint(mine.softmax[group].largest(half)), __float_as_uint(sum)} LADDER_SITE);
+      }
+      if (group == C::BR / 16 - 1) mine.load_Q(p, list.rows_of(then.item), then.sequence LADDER_SITE);
+      __syncthreads(LADDER_SITE_ALONE);  // safe to read what the other warps have found
+      for (int of_group = warp; of_group < 16 && rows.has(group * 16 + of_group); of_group += WARPS) {
+        const int row = group * 16 + of_group;
+        float O[4] = {};
+        const Joined all =
+            join_warps<WARPS>(O, [&](int of_warp) { return part_of(of_warp, of_group, lane); } LADDER_SITE);
+        leave(here, from, to, rows, row, O, all LADDER_SITE);
+      }
+      __syncthreads(LADDER_SITE_ALONE);  // safe to overwrite it
+    }
+    here = then;
+  }
 }
 
 }  // namespace

@@ -45,7 +45,8 @@ template <class C, bool IN_PAGES>
 __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CacheParams p, int shares) {
   static_assert(C::BC == 16);
   griddepcontrol_launch_dependents();  // safe: who joins waits until this launch is over
-  const int n_k = p.cache_seqlens != nullptr ? ld_global_s32(p.cache_seqlens + blockIdx.z) : p.n_k;
+  // No fewer than none, and no more than there is room for, whatever the lengths say.
+  const int n_k = p.cache_seqlens == nullptr ? p.n_k : max(min(ld_global_s32(p.cache_seqlens + blockIdx.z), p.n_k), 0);
   // LOAD     Each warp has tiles of its own, as d04 spells out, and so are
   // QK       the scores,
   // SOFTMAX  the weights,

@@ -500,11 +500,12 @@ uint32_t one_for_each_share(const Variant& variant, const Problem& problem, bool
 
 // Where a kernel leaves out known heads of many: other parts of its grids that may be theirs. It may take heads in turn instead of one
 // after the other, all of them or those of each sequence, in some of its launches or in all, or some heads in each of several launches, or begin as many blocks as there are
-// multiprocessors, or take the last head first.
+// multiprocessors, or take the last head first, or have so many in a row.
 std::vector<emulator::Options> other_parts(const Variant& variant, const Problem& problem,
                                            const emulator::Options& options) {
   emulator::Options in_turn = options, of_each_sequence = options, in_launches = options, exactly = options,
-                    from_behind = options;
+                    from_behind = options, in_runs = options;
+  in_runs.in_runs = true;
   in_turn.interleaved = 1;
   of_each_sequence.interleaved = static_cast<uint64_t>(problem.launched().batch);
   in_launches.slices = static_cast<uint64_t>(std::max(2, problem.far_heads / 8));
@@ -513,7 +514,7 @@ std::vector<emulator::Options> other_parts(const Variant& variant, const Problem
   // The first part, the last, and the one that lies as far from the end as a known head between them from the beginning.
   from_behind.between =
       static_cast<uint64_t>(problem.far_heads - 1 - problem.launched_head(problem.shape.batch_heads() - 2));
-  return {in_turn, of_each_sequence, in_launches, exactly, from_behind};
+  return {in_turn, of_each_sequence, in_launches, exactly, from_behind, in_runs};
 }
 
 // The problem with the answers of rows that a launch of few clusters has written. Each block that has written has at least
