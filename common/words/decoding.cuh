@@ -155,6 +155,11 @@ struct Joined {
     return by;
   }
 };
+// The same of any number of sides, from the largest of all their maxima.
+__device__ __forceinline__ float weight_of(float max, float largest) {
+  const float apart = largest - max;
+  return apart > 0x1p-23f * fabsf(largest) ? ex2_approx(-apart) : 1;
+}
 template <class T, int D, int WARPS, class PartOf>
 __device__ __forceinline__ void join_row(const ModelParams& p, int sequence, int head, int query, int shares,
                                          const PartOf& part_of) {
@@ -333,6 +338,20 @@ struct WarpRows {
       }
     }
   }
+  // d10_along. And from shared memory, where they are swizzled as a tile of keys.
+  __device__ __forceinline__ void read_Q(const Rows& rows, uint32_t smem_Q LADDER_SITE_PARAMETER) {
+    const uint32_t lane = threadIdx.x % 32;
+#pragma unroll
+    for (int group = 0; group < M_TILES; ++group) {
+      for (int half = 0; half < 2; ++half) {
+        row_of[group][half] = group * 16 + FragmentC::row(lane, 2 * half);
+        query_of[group][half] = rows.query(row_of[group][half]);
+      }
+      for (int d_slice = 0; d_slice < QK_K_TILES; ++d_slice)
+        ldmatrix_x4(Q_frag[group][d_slice],
+                    smem_Q + chunk_offset(group * 16 + lane % 16, d_slice * 2 + lane / 16) LADDER_SITE);
+    }
+  }
   __device__ __forceinline__ void begin(const ModelParams& p) {
 #pragma unroll
     for (int group = 0; group < M_TILES; ++group) {
@@ -386,6 +405,25 @@ struct WarpRows {
           mma<T>(O_frag[group][column_tile + 1], P_frag[group][key_slice], V_frag[2], V_frag[3] LADDER_SITE);
         }
       }
+    }
+  }
+  // d08_seamless. What it has found about 16 rows, to where part_of(row, chunk) says. A row that sees no key is 0,
+  // whatever V holds.
+  template <class PartOf>
+  __device__ __forceinline__ void store_found(int group, const PartOf& part_of LADDER_SITE_PARAMETER) {
+    const uint32_t lane = threadIdx.x % 32;
+    for (int half = 0; half < 2; ++half) {
+      const float sum = quad_sum(softmax[group].sum[half] LADDER_SITE);
+      const int row = FragmentC::row(lane, 2 * half);
+      for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
+        const float* const two = &O_frag[group][column_tile][2 * half];
+        const uint2 found = {__float_as_uint(two[0]), __float_as_uint(two[1])};
+        st_shared_v2(part_of(row, column_tile * 2 + lane % 4 / 2).four + lane % 2 * 8,
+                     sum != 0 ? found : uint2{0, 0} LADDER_SITE);
+      }
+      if (lane % 4 == 0)
+        st_shared_v2(part_of(row, 0).numbers,
+                     {__float_as_uint(softmax[group].largest(half)), __float_as_uint(sum)} LADDER_SITE);
     }
   }
 };
@@ -630,6 +668,7 @@ struct List {
   __device__ __forceinline__ int sequence_of(int step, int& before LADDER_SITE_PARAMETER) const {
     const int lane = threadIdx.x % 32;
     before = 0;
+    if (p.batch == 1) return 0;
     for (int first = 0;; first += 32) {
       int end = first + lane < p.batch ? items * steps_of(first + lane LADDER_SITE).count : 0;
       for (int from = 1; from < 32; from *= 2) {
@@ -813,19 +852,7 @@ __device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>&
                                     // have multiplied it
 #pragma unroll
     for (int group = 0; group < C::BR / 16; ++group) {
-      for (int half = 0; half < 2; ++half) {
-        const float sum = quad_sum(mine.softmax[group].sum[half] LADDER_SITE);
-        const int row = FragmentC::row(lane, 2 * half);
-        for (int column_tile = 0; column_tile < HEAD_DIM / 8; ++column_tile) {
-          const float* const two = &mine.O_frag[group][column_tile][2 * half];
-          const uint2 found = {__float_as_uint(two[0]), __float_as_uint(two[1])};
-          st_shared_v2(part_of(warp, row, column_tile * 2 + lane % 4 / 2).four + lane % 2 * 8,
-                       sum != 0 ? found : uint2{0, 0} LADDER_SITE);
-        }
-        if (lane % 4 == 0)
-          st_shared_v2(part_of(warp, row, 0).numbers,
-                       {__float_as_uint(mine.softmax[group].largest(half)), __float_as_uint(sum)} LADDER_SITE);
-      }
+      mine.store_found(group, [&](int row, uint32_t chunk) { return part_of(warp, row, chunk); } LADDER_SITE);
       if (group == C::BR / 16 - 1) mine.load_Q(p, list.rows_of(then.item), then.sequence LADDER_SITE);
       __syncthreads(LADDER_SITE_ALONE);  // safe to read what the other warps have found
       for (int of_group = warp; of_group < 16 && rows.has(group * 16 + of_group); of_group += WARPS) {
@@ -839,6 +866,90 @@ __device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>&
     }
     here = then;
   }
+}
+
+// ---- shares of a length of their own ----------------------------------------------------------------------------------
+
+// d09_own. How long a share is, how many a tile of rows has, and how many one of up to so many keys may have.
+constexpr int USUAL_SHARES = 16, LONGEST_SHARE = 4;
+__host__ __device__ __forceinline__ int length_of_shares(int steps) {
+  return min(max((steps + USUAL_SHARES - 1) / USUAL_SHARES, 1), LONGEST_SHARE);
+}
+__host__ __device__ __forceinline__ int shares_of(int steps) {
+  return (steps + length_of_shares(steps) - 1) / length_of_shares(steps);
+}
+template <class C>
+int most_shares(int n_k) {
+  const int steps = (n_k + C::STEP - 1) / C::STEP;
+  return max(min(steps, USUAL_SHARES), shares_of(steps));
+}
+__device__ __forceinline__ int end_of_share(const Tile& tile, int begin) {
+  return min(begin + length_of_shares(tile.last - tile.first), tile.last);
+}
+
+// d09_own. What a block has of the list: the shares that begin in its equal part of all steps.
+struct ListPart {
+  Tile tile;  // of the first step
+  int begin, end;
+};
+template <class C>
+__device__ __forceinline__ ListPart part_of_block(const List<C>& list, int steps, int block,
+                                                  int blocks LADDER_SITE_PARAMETER) {
+  // As begin_of: but a division in 64 bits, before anything is asked for, is long.
+  const uint32_t of_each = uint32_t(steps) / blocks, rest = uint32_t(steps) % blocks;
+  const auto equal = [&](uint32_t number) { return int(number * of_each + number * rest / blocks); };
+  const auto share_from = [&](const Tile& tile, int step) {
+    const int length = length_of_shares(tile.last - tile.first);
+    return min(tile.first + (step - tile.first + length - 1) / length * length, tile.last);
+  };
+  const int from = equal(block), to = equal(block + 1);
+  if (from == to) return {{}, 0, 0};
+  Tile tile = Tile::of(list, from LADDER_SITE);
+  const int begin = share_from(tile, from);
+  const Tile last = to <= tile.last || to == steps ? tile : Tile::of(list, to LADDER_SITE);
+  const int end = to == steps ? steps : share_from(last, to);
+  if (begin == tile.last && begin < end) tile = tile.next(list LADDER_SITE);
+  return {tile, begin, end};
+}
+
+// d09_own. A share's part of a row, or if there is no other one the row.
+template <class T>
+__device__ __forceinline__ void leave_share(const CacheParams& p, const Tile& tile, int from, int most, int head,
+                                            int query, const float (&O)[4], const Joined& found LADDER_SITE_PARAMETER) {
+  const int steps = tile.last - tile.first;
+  if (shares_of(steps) == 1) {
+    store_row<T>(p, tile.sequence, head, query, O, found LADDER_SITE);
+  } else {
+    const int share = (from - tile.first) / length_of_shares(steps);
+    store_part(Part<HEAD_DIM>(p, share, most, row_number(p, tile.sequence, head, query)), O, found LADDER_SITE);
+  }
+}
+
+// d09_own. JOIN  A row of O from its shares. Grid (n_q, heads, batch).
+constexpr int SHARE_WARPS = 8;
+template <class C>
+__global__ void __launch_bounds__(SHARE_WARPS * 32) join_shares(CacheParams p, int most) {
+  const int sequence = blockIdx.z, head = blockIdx.y, query = blockIdx.x;
+  const int shares = shares_of(List<C>(p).steps_of(sequence).count);
+  if (shares == 1) return;
+  griddepcontrol_wait();  // safe to read what the blocks have written: they are over
+  join_row<typename C::Element, HEAD_DIM, SHARE_WARPS>(p, sequence, head, query, shares, [&](int share) {
+    return Part<HEAD_DIM>(p, share, most, row_number(p, sequence, head, query));
+  });
+}
+template <class C>
+void start_join_shares(Device& device, const CacheParams& p) {
+  const int most = most_shares<C>(p.n_k);
+  if (most > 1)
+    launch_dependent(device, join_shares<C>, dim3(p.n_q, p.heads, p.batch), dim3(SHARE_WARPS * 32),
+                     SHARE_WARPS * (HEAD_DIM + 2) * 4, p, most);
+}
+// d09_own. A block for each SM, if there are as many steps; but no more than part_of_block can count.
+constexpr int MOST_BLOCKS = 1024;
+template <class C>
+int blocks_of(Device& device, const CacheParams& p) {
+  const int64_t tiles = (rows_of(p) + C::BR - 1) / C::BR * int64_t(p.kv_heads) * p.batch;
+  return min(int64_t(min(int(multiprocessors(device)), MOST_BLOCKS)), tiles * ((p.n_k + C::STEP - 1) / C::STEP));
 }
 
 }  // namespace

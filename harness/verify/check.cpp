@@ -503,9 +503,11 @@ uint32_t one_for_each_share(const Variant& variant, const Problem& problem, bool
 // multiprocessors, or take the last head first, or have so many in a row.
 std::vector<emulator::Options> other_parts(const Variant& variant, const Problem& problem,
                                            const emulator::Options& options) {
-  emulator::Options in_turn = options, of_each_sequence = options, in_launches = options, exactly = options,
-                    from_behind = options, in_runs = options;
+  emulator::Options in_runs = options, other = options;
   in_runs.in_runs = true;
+  other.in_runs = false;
+  emulator::Options in_turn = other, of_each_sequence = other, in_launches = other, exactly = other,
+                    from_behind = other;
   in_turn.interleaved = 1;
   of_each_sequence.interleaved = static_cast<uint64_t>(problem.launched().batch);
   in_launches.slices = static_cast<uint64_t>(std::max(2, problem.far_heads / 8));
@@ -514,7 +516,7 @@ std::vector<emulator::Options> other_parts(const Variant& variant, const Problem
   // The first part, the last, and the one that lies as far from the end as a known head between them from the beginning.
   from_behind.between =
       static_cast<uint64_t>(problem.far_heads - 1 - problem.launched_head(problem.shape.batch_heads() - 2));
-  return {in_turn, of_each_sequence, in_launches, exactly, from_behind, in_runs};
+  return {other, in_turn, of_each_sequence, in_launches, exactly, from_behind, in_runs};
 }
 
 // The problem with the answers of rows that a launch of few clusters has written. Each block that has written has at least
@@ -563,7 +565,10 @@ std::vector<CheckResult> check_sets_on_emulator(const Rung& rung, const Variant&
   emulator::Options options = given;
   if (variant.same_bits)
     options.threads = 1;  // its blocks may wait for those that have begun before, and for no others
-  if (problem.far_heads > 0) options.multiprocessors = one_for_each_share(variant, problem, true);
+  if (problem.far_heads > 0) {
+    options.multiprocessors = one_for_each_share(variant, problem, true);
+    options.in_runs = variant.workspace_at(problem.launched()) > 0;  // what a launch reads, the one before has written
+  }
   CheckResult launch = start_result(rung, variant, problem.launched(), "", Place::emulator);
   EmulatorRun run;
   if (variant.on_emulator == nullptr) {
