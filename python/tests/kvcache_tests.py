@@ -259,22 +259,6 @@ class OfTorch(Caches):
                 with self.assertRaises(NotImplementedError), torch.overrides.BaseTorchFunctionMode():
                     call()
 
-    @unittest.skipIf(device == "cpu", "PyTorch sees no GPU")
-    def test_a_graph_replays_with_other_lengths(self):
-        q, k, v, lengths = (self.put(each) for each in (self.q, self.k, self.v, self.lengths))
-        K, V, table = (self.put(each) for each in self.in_pages(16))
-        call = lambda: flash_attn_with_kvcache(q, K, V, k, v, cache_seqlens=lengths, block_table=table, causal=True)
-        call()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            out = call()
-        for shorter in (0, 60, 1):
-            self.lengths = np.maximum(np.array(FEW_KEYS, np.int32) - shorter, 0)
-            lengths.copy_(self.put(self.lengths))
-            graph.replay()
-            again = call()
-            self.assertTrue(torch.equal(out, again))
-
 
 if __name__ == "__main__":
     unittest.main()
