@@ -146,7 +146,7 @@ _calls: dict[tuple, _native.Calls] = {}  # of options; they stay
 _exchange_api = _native.exchange_api_of(Tensor)
 MOST_OPTIONS = 64
 if _exchange_api is not None:
-    _attention.short_ways[Tensor] = again
+    _attention.short_ways.update(dict.fromkeys(_PLAIN, again))
 
 
 def has_changed(*tensors: Tensor) -> None:
