@@ -11,24 +11,24 @@
 #include "python/native/flash_ladder.h"
 
 // Of Python's stable ABI what is needed, so that there is one build for all: absent where no Python is, and then nothing here is called.
-struct Object;   // PyObject
-struct Method {  // PyMethodDef
+struct PyObject;
+struct PyMethodDef {
   const char* name;
-  Object* (*call)(Object* self, Object* const* arguments, intptr_t count);
+  PyObject* (*call)(PyObject* self, PyObject* const* arguments, intptr_t count);
   int flags;
   const char* doc;
 };
 constexpr int FASTCALL = 0x80;  // METH_FASTCALL
 extern "C" {
 #define OF_PYTHON __attribute__((weak))
-OF_PYTHON Object* PyCFunction_NewEx(Method* method, Object* self, Object* module);
-OF_PYTHON Object* PyLong_FromVoidPtr(void* pointer);
-OF_PYTHON void* PyLong_AsVoidPtr(Object* number);
-OF_PYTHON Object* PyObject_CallFunctionObjArgs(Object* callable, ...);
-OF_PYTHON int PyObject_IsTrue(Object* object);
-OF_PYTHON Object* PyErr_Occurred();
-OF_PYTHON void Py_IncRef(Object* object);
-OF_PYTHON void Py_DecRef(Object* object);
+OF_PYTHON PyObject* PyCFunction_NewEx(PyMethodDef* method, PyObject* self, PyObject* module);
+OF_PYTHON PyObject* PyLong_FromVoidPtr(void* pointer);
+OF_PYTHON void* PyLong_AsVoidPtr(PyObject* number);
+OF_PYTHON PyObject* PyObject_CallFunctionObjArgs(PyObject* callable, ...);
+OF_PYTHON int PyObject_IsTrue(PyObject* object);
+OF_PYTHON PyObject* PyErr_Occurred();
+OF_PYTHON void Py_IncRef(PyObject* object);
+OF_PYTHON void Py_DecRef(PyObject* object);
 OF_PYTHON void* PyEval_SaveThread();
 OF_PYTHON void PyEval_RestoreThread(void* thread);
 OF_PYTHON extern char _Py_NoneStruct;
@@ -37,10 +37,10 @@ OF_PYTHON extern char _Py_NoneStruct;
 
 namespace {
 
-Object* none() {
-  return reinterpret_cast<Object*>(&_Py_NoneStruct);
+PyObject* none() {
+  return reinterpret_cast<PyObject*>(&_Py_NoneStruct);
 }
-Object* new_reference(Object* object) {
+PyObject* new_reference(PyObject* object) {
   Py_IncRef(object);
   return object;
 }
@@ -147,7 +147,7 @@ struct Call {
   std::vector<int> appended_at;  // in `like`
   int n;                         // new tokens
   int lengths_at;                // of `tensors` the one that is then those lengths
-  Object* make_o;                // of Q
+  PyObject* make_o;              // of Q
 
   int given() const { return static_cast<int>(like.size()); }
   // Those of the kernel: fewer than are given by k and v.
@@ -190,7 +190,7 @@ struct Call {
 struct flash_ladder_calls {
   const ExchangeApi* api;
   int count;                       // of a call's objects
-  Object* is_neg;                  // Tensor.is_neg, which refuses what is no tensor
+  PyObject* is_neg;                // Tensor.is_neg, which refuses what is no tensor
   std::deque<Call> calls = {};     // none is ever moved, for another thread may be in it
   mutable std::mutex adding = {};  // Python without a lock of its own
 
@@ -200,12 +200,12 @@ struct flash_ladder_calls {
     return call == calls.end() ? nullptr : &*call;
   }
 
-  bool tensor_of(Object* object, Tensor* tensor) const {
+  bool tensor_of(PyObject* object, Tensor* tensor) const {
     return api->tensor_of(object, tensor) == 0 && tensor->rank <= MOST_RANK && tensor->byte_offset == 0;
   }
   // Not of a view of which PyTorch would have to negate the numbers first.
-  bool plain_tensor_of(Object* object, Tensor* tensor) const {
-    Object* const answer = PyObject_CallFunctionObjArgs(is_neg, object, nullptr);
+  bool plain_tensor_of(PyObject* object, Tensor* tensor) const {
+    PyObject* const answer = PyObject_CallFunctionObjArgs(is_neg, object, nullptr);
     if (answer == nullptr) return false;
     const bool is_plain = PyObject_IsTrue(answer) == 0;
     Py_DecRef(answer);
@@ -245,7 +245,7 @@ int start(const flash_ladder_calls& calls, const Call& call, const Tensor* tenso
   return status;
 }
 
-Object* call_again(Object* self, Object* const* objects, intptr_t count) {
+PyObject* call_again(PyObject* self, PyObject* const* objects, intptr_t count) {
   const auto& calls = *static_cast<const flash_ladder_calls*>(PyLong_AsVoidPtr(self));
   constexpr int O = Call::O;
   if (count != calls.count) return new_reference(none());
@@ -257,7 +257,7 @@ Object* call_again(Object* self, Object* const* objects, intptr_t count) {
   }
   const Call* const call = calls.like(tensors, !makes_o);
   if (call == nullptr) return new_reference(none());
-  Object* const o =
+  PyObject* const o =
       makes_o ? PyObject_CallFunctionObjArgs(call->make_o, objects[0], nullptr) : new_reference(objects[O]);
   if (o == nullptr) return nullptr;
   const bool is_done =
@@ -273,13 +273,13 @@ flash_ladder_calls* flash_ladder_make_calls(const void* exchange_api, int count,
   const auto* const api = static_cast<const ExchangeApi*>(exchange_api);
   if (api->major != 1 || api->tensor_of == nullptr || count > MOST_TENSORS || PyCFunction_NewEx == nullptr)
     return nullptr;
-  return new flash_ladder_calls{api, count, static_cast<Object*>(is_neg)};
+  return new flash_ladder_calls{api, count, static_cast<PyObject*>(is_neg)};
 }
 
 void* flash_ladder_function_of(flash_ladder_calls* calls) {
-  static Method method = {"call_again", call_again, FASTCALL, nullptr};
-  Object* const self = PyLong_FromVoidPtr(calls);
-  Object* const function = self == nullptr ? nullptr : PyCFunction_NewEx(&method, self, nullptr);
+  static PyMethodDef method = {"call_again", call_again, FASTCALL, nullptr};
+  PyObject* const self = PyLong_FromVoidPtr(calls);
+  PyObject* const function = self == nullptr ? nullptr : PyCFunction_NewEx(&method, self, nullptr);
   if (self != nullptr) Py_DecRef(self);
   return function;
 }
@@ -288,10 +288,10 @@ int flash_ladder_add_call(flash_ladder_calls* calls, const flash_ladder_plan* pl
                           int tensor_count, const flash_ladder_tensor* appended, int appended_count, int n,
                           void* const* objects, void* make_o) {
   Call call{plan, {}, {tensors, tensors + tensor_count}, {appended, appended + appended_count}, {},
-            n,    0,  static_cast<Object*>(make_o)};
+            n,    0,  static_cast<PyObject*>(make_o)};
   Tensor of[MOST_TENSORS];
   for (int i = 0; i < calls->count; ++i) {
-    if (!calls->tensor_of(static_cast<Object*>(objects[i]), &of[i])) return FLASH_LADDER_NOT_TAKEN;
+    if (!calls->tensor_of(static_cast<PyObject*>(objects[i]), &of[i])) return FLASH_LADDER_NOT_TAKEN;
     call.like.emplace_back(of[i]);
   }
   if (calls->like(of, true) != nullptr) return FLASH_LADDER_NOT_TAKEN;
