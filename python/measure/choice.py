@@ -142,11 +142,15 @@ def race(p: Problem, rounds: int) -> tuple[str, dict[str, list[float]]]:
     calls, first = {}, {}
     for rung in (chosen, *others):
         calls[rung] = [each.by(rung) for each in copies]
-        unlike = max(((a - b).norm() / b.norm()).item() for a, b in zip(of(calls[rung][0]()), wanted))
-        if unlike > peers.MOST_UNLIKE[p.dtype]:
-            print(f"  {rung}: wrong by {unlike:.1e}: not timed", file=sys.stderr)
-            continue
-        first[rung] = launches_of(calls[rung], len(copies)).milliseconds()
+        try:
+            unlike = max(((a - b).norm() / b.norm()).item() for a, b in zip(of(calls[rung][0]()), wanted))
+            if unlike > peers.MOST_UNLIKE[p.dtype]:
+                raise peers.Refusal(f"wrong by {unlike:.1e}")
+            first[rung] = launches_of(calls[rung], len(copies)).milliseconds()
+        except (peers.Refusal, RuntimeError) as reason:
+            print(f"  {rung}: not timed: {str(reason).strip().splitlines()[0]}", file=sys.stderr)
+    if chosen not in first:
+        return chosen, {}
     times = {rung: [ms] for rung, ms in first.items()}
     near = sorted((rung for rung in first if first[rung] <= NEAR * min(first.values())), key=first.get)[:MOST_NEAR]
     near += [chosen] * (chosen not in near)
@@ -189,6 +193,8 @@ def main(arguments: list[str] | None = None) -> None:
             rows.append({"gpu": gpu, "problem": problem.words, "rung": rung, "chosen": "yes" if rung == chosen else "", "rounds": len(its),
                          "us_median": f"{statistics.median(its) * 1e3:.2f}", "over": f"{statistics.median(ratios):.4f}", "over_lo": f"{low:.4f}",
                          "over_hi": f"{high:.4f}", "commit": options.commit, "date": datetime.date.today().isoformat()})  # fmt: skip
+        if not times:
+            continue
         fastest = min(rows[-len(times) :], key=lambda row: float(row["over"]))
         print(f"{time.monotonic() - began:4.0f} s  {problem.words:<60} {chosen}, of {len(times)}; least: {fastest['rung']} {fastest['over']}", file=sys.stderr, flush=True)
         with open(options.csv, "w", encoding="utf-8", newline="") as file:
