@@ -144,7 +144,7 @@ def race(p: Problem, rounds: int) -> tuple[str, dict[str, list[float]]]:
         calls[rung] = [each.by(rung) for each in copies]
         try:
             unlike = max(((a - b).norm() / b.norm()).item() for a, b in zip(of(calls[rung][0]()), wanted))
-            if unlike > peers.MOST_UNLIKE[p.dtype]:
+            if not unlike <= peers.MOST_UNLIKE[p.dtype]:
                 raise peers.Refusal(f"wrong by {unlike:.1e}")
             first[rung] = launches_of(calls[rung], len(copies)).milliseconds()
         except (peers.Refusal, RuntimeError) as reason:
