@@ -44,13 +44,22 @@ def attention(
     ValueError: the arrays do not fit together. TypeError: something is of the wrong type. NotImplementedError: no kernel takes
     the problem, and why.
     """
+    intervals = None if mask_intervals is None else _intervals(mask_intervals)
+    if (again := short_ways.get(type(q))) is not None and deterministic is False:
+        kind, given = (None, ()) if intervals is None else (intervals.kind, intervals.given)
+        found = again(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, kind, given)
+        if found is not None:
+            return found
+    return _attend(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, intervals, deterministic)
+
+
+def _attend(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed, deterministic):
     if deterministic is not False:
         deterministic = _flag("deterministic", deterministic)
-    if not (type(causal) is bool and (scale is None or type(scale) is float) and type(softcap) is float and (window is None or _is_simple(window))):
+    if not (type(causal) is bool and (scale is None or type(scale) is float) and type(softcap) is float and is_simple(window)):
         causal, scale, window, softcap = _as_pythons_own(causal, scale, window, softcap)
-    intervals = None if mask_intervals is None else _intervals(mask_intervals)
     way = _ways.get(type(q)) or _way_of(q)
-    return way(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, intervals, deterministic)
+    return way(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed, deterministic)
 
 
 class Packed(NamedTuple):
@@ -65,16 +74,44 @@ class Packed(NamedTuple):
     def tensors(self) -> dict[str, Any]:
         return {"cu_seqlens_q": self.cu_seqlens_q, "cu_seqlens_k": self.cu_seqlens_k}
 
+    @property
+    def given(self) -> tuple:
+        return self[:2]
+
+    @property
+    def kind(self) -> tuple:
+        """What calls have in common, but for tensors."""
+        return Packed, self.max_seqlen_q, self.max_seqlen_k
+
+    appended = ()
+
 
 class Cache(NamedTuple):
     """Keys and values of which each sequence uses the first ones: [batch, room, kv_heads, d], or in pages, [pages, page size, kv_heads, d]."""
 
     cache_seqlens: Any  # int32, [batch]: how many
     block_table: Any  # int32, [batch, most pages]: where a sequence's pages are; None: in one piece
+    new: tuple = ()  # k and v that are appended first
+    before: Any = None  # cache_seqlens before that
+    appended: tuple = ()  # what append was told
 
     @property
     def tensors(self) -> dict[str, Any]:
-        return {name: each for name, each in self._asdict().items() if each is not None}
+        return {name: each for name, each in zip(self._fields[:2], self) if each is not None}
+
+    @property
+    def given(self) -> tuple:
+        """As the caller gave them."""
+        lengths = self.cache_seqlens if self.before is None else self.before
+        return (lengths, *self.new) if self.block_table is None else (lengths, self.block_table, *self.new)
+
+    @property
+    def kind(self) -> tuple:
+        return Cache.kind_of(self.block_table, self.new)
+
+    @staticmethod
+    def kind_of(block_table, new: tuple) -> tuple:
+        return Cache, block_table is None, new == ()
 
 
 class MaskIntervals(NamedTuple):
@@ -87,24 +124,30 @@ class MaskIntervals(NamedTuple):
     def tensors(self) -> dict[str, Any]:
         return self._asdict()
 
+    @property
+    def given(self) -> tuple:
+        return tuple(self)
+
+    kind, appended = (), ()
+
 
 def attend(
     q, k, v, packed: Packed, *, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None,
     return_lse=False, deterministic=False,
 ):  # fmt: skip
     """attention() of sequences of several lengths: q is [total_q, heads, d], LSE is [heads, total_q]."""
-    if deterministic is not False:
-        deterministic = _flag("deterministic", deterministic)
-    if not (type(causal) is bool and (scale is None or type(scale) is float) and type(softcap) is float and (window is None or _is_simple(window))):
-        causal, scale, window, softcap = _as_pythons_own(causal, scale, window, softcap)
     longest = [whole_number(each) for each in packed[2:]]
     if None not in longest:  # or it is said below what they are
         packed = Packed(*packed[:2], *longest)
-    way = _ways.get(type(q)) or _way_of(q)
-    return way(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, None, None, packed, deterministic)
+        if (again := short_ways.get(type(q))) is not None and deterministic is False:
+            found = again(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, None, None, packed.kind, packed.given)
+            if found is not None:
+                return found
+    return _attend(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, None, None, packed, deterministic)
 
 
 _ways: dict[type, Any] = {}  # run(), or what a library needs around it
+short_ways: dict[type, Any] = {}  # a library's short way, of calls like earlier ones
 
 
 def _way_of(q):
@@ -134,7 +177,7 @@ def run_and_tell(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, re
             key = (
                 arrays, arrays.signature(q, k, v), None if out is None else arrays.signature(out),
                 causal, type(causal), scale, type(scale), window, softcap, type(softcap), bool(return_lse), rung,
-                None if packed is None else (*packed.tensors, *arrays.signature(*packed.tensors.values()), *packed[2:]),
+                None if packed is None else (*packed.tensors, *arrays.signature(*packed.tensors.values()), packed.kind),
             )  # fmt: skip
             ready = _ready.get(key)
         except Exception:  # something is not what it should be, and below it is said what
@@ -696,8 +739,8 @@ def _overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return len(np.unique(places)) < len(places)
 
 
-def _is_simple(window) -> bool:
-    return type(window) is tuple and len(window) == 2 and type(window[0]) is type(window[1]) is int
+def is_simple(window) -> bool:
+    return window is None or (type(window) is tuple and len(window) == 2 and type(window[0]) is type(window[1]) is int)
 
 
 def _as_pythons_own(causal, scale, window, softcap) -> tuple:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from . import _attention, _native
 from ._arrays import is_of_jax, is_of_torch, library_of
 
-_WITHOUT = "the same without it, and {} before the call"
+_BEFORE = {"rotary_cos": "q and k turned", "rotary_sin": "q and k turned", "cache_leftpad": "keys that begin at 0"}
 
 
 def flash_attn_with_kvcache(
@@ -26,16 +26,23 @@ def flash_attn_with_kvcache(
     lengths and table are not looked at, and must be right. New tokens for which there is no room are dropped there. ValueError,
     TypeError and NotImplementedError as of attention().
     """
-    for name, value, way_out in (("rotary_cos", rotary_cos, "q and k turned"), ("rotary_sin", rotary_sin, "q and k turned"),
-                                 ("cache_leftpad", cache_leftpad, "keys that begin at 0")):  # fmt: skip
-        if value is not None:
-            raise NotImplementedError(f"{name}: no rung has it.\n  {_WITHOUT.format(way_out).capitalize()}")
+    if not (rotary_cos is None and rotary_sin is None and cache_leftpad is None):
+        _refuse(rotary_cos=rotary_cos, rotary_sin=rotary_sin, cache_leftpad=cache_leftpad)
+    if (again := _attention.short_ways.get(type(q))) is not None and cache_batch_idx is None:
+        new = () if k is None and v is None else (k, v)
+        beside = (cache_seqlens, *new) if block_table is None else (cache_seqlens, block_table, *new)
+        found = again(q, k_cache, v_cache, causal, softmax_scale, window_size, softcap, alibi_slopes, None, return_softmax_lse, None, None,
+                      _attention.Cache.kind_of(block_table, new), beside, new != ())  # fmt: skip
+        if found is not None:
+            return found
     if is_of_jax(q):
         raise TypeError("q is of JAX, whose arrays never change, and a cache is written in place.\n  The same without new keys: flash_ladder.attention")
     arrays = library_of(q)
     way = _attention.run
     if is_of_torch(q):
-        from ._torch import attend_cache as way
+        from ._torch import attend_cache as way, refuse_around_a_cache
+
+        refuse_around_a_cache(q, k_cache, v_cache, k, v, cache_seqlens, block_table, alibi_slopes)
     for name, array in (("k_cache", k_cache), ("v_cache", v_cache)):
         _attention.Call._refuse_another_kind(arrays, name, array, q)
         if len(array.shape) != 4 or len(q.shape) != 4:
@@ -62,6 +69,12 @@ def flash_attn_with_kvcache(
     if k is not None:
         cache = _append(arrays, q, k_cache, v_cache, k, v, cache, options)
     return way(q, k_cache, v_cache, *options[:5], None, return_softmax_lse, None, None, cache)
+
+
+def _refuse(**given) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise NotImplementedError(f"{name}: no rung has it.\n  The same without it, and {_BEFORE[name]} before the call")
 
 
 def _in_one_piece(arrays, numbers):
@@ -102,10 +115,11 @@ def _append(arrays, q, k_cache, v_cache, k, v, cache: _attention.Cache, options)
     if 0 in (call.batch, new):
         return cache
     lengths = arrays.empty((call.batch,), q, "int32")
-    told = _attention._Told(call, plan)
+    told, usable = _attention._Told(call, plan), []
     for name, array in (("k", k), ("v", v)):
         if arrays.strides(array)[3] != 1 and call.d > 1:
             array = arrays.contiguous(array)
+        usable.append(array)
         by_batch, by_row, by_head, _ = arrays.strides(array)
         begin, end = call._extent(array)
         told._add(name, array, (by_batch, by_head, by_row), end - begin, written=False)
@@ -115,9 +129,10 @@ def _append(arrays, q, k_cache, v_cache, k, v, cache: _attention.Cache, options)
         told.whole(name, array)
     told.whole("lengths", lengths, written=True)
     addresses = [arrays.address(each) for each in told.tensors]
-    _native.append(call.text(), told.layouts, addresses, new, call.device, arrays.stream(call.device), tuple(told.tensors))
+    appended = _native.Appended(told.layouts, len(addresses), new)
+    _native.append(plan, appended, addresses, arrays.stream(call.device), tuple(told.tensors))
     if is_of_torch(q):
         from ._torch import has_changed
 
         has_changed(k_cache, v_cache)
-    return cache._replace(cache_seqlens=lengths)
+    return _attention.Cache(lengths, cache.block_table, tuple(usable), cache.cache_seqlens, (appended,))

@@ -14,6 +14,7 @@ import threading
 import time
 import weakref
 from pathlib import Path
+from typing import NamedTuple
 
 EMULATOR = -1
 NO_PROBLEM, NOT_TAKEN = 1, 2  # of flash_ladder_status
@@ -54,18 +55,20 @@ def _load() -> ctypes.CDLL:
         ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p,
     ]  # fmt: skip
     library.flash_ladder_append.argtypes = [
-        ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, *[ctypes.c_int] * 3, ctypes.c_void_p,
+        ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p,
     ]  # fmt: skip
     return library
 
 
 _library = _load()
 _in_python = ctypes.PyDLL(_library._name)  # its functions hold the interpreter's lock
-_in_python.flash_ladder_make_calls.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+_in_python.flash_ladder_make_calls.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.py_object]
 _in_python.flash_ladder_make_calls.restype = ctypes.c_void_p
-_in_python.flash_ladder_add_call.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p]
-call_again = _in_python.flash_ladder_call_again
-call_again.argtypes = [ctypes.c_void_p] + [ctypes.py_object] * 5
+_in_python.flash_ladder_add_call.argtypes = [
+    ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, *[ctypes.c_int] * 2, ctypes.c_void_p, ctypes.py_object,
+]  # fmt: skip
+_in_python.flash_ladder_function_of.argtypes = [ctypes.c_void_p]
+_in_python.flash_ladder_function_of.restype = ctypes.py_object
 # A flash_ladder_tensor, and the addresses of the names that may stand in it.
 _TENSOR = struct.Struct("@Pqqqqi4x")
 _names = {name: ctypes.create_string_buffer(name.encode()) for name in
@@ -125,22 +128,30 @@ def exchange_api_of(array_type: type) -> int | None:
     return pointer(capsule, name) if is_valid(capsule, name) else None
 
 
+class Appended(NamedTuple):
+    """What append() was told."""
+
+    layouts: bytes = b""
+    count: int = 0
+    new: int = 0
+
+
 class Calls:
-    """Those that were made with PyTorch's tensors. call_again(calls.made, q, k, v, o, lse) makes one that is like one of them; 0: it is
-    done. With another status, or an exception of PyTorch's, it is not."""
+    """Those that were made with PyTorch's tensors. again(q, k, v, o, ...) makes one that is like one of them, without a step of Python, and
+    returns o, which it makes where None is given; or None, and it is not done. Exceptions are PyTorch's."""
 
     MOST = 32
 
-    def __init__(self, exchange_api: int, count: int):
-        lock = [ctypes.cast(each, ctypes.c_void_p) for each in (ctypes.pythonapi.PyEval_SaveThread, ctypes.pythonapi.PyEval_RestoreThread)]
-        self.made = _in_python.flash_ladder_make_calls(exchange_api, count, *lock)
-        self.plans: list[Plan] = []  # which have to stay
+    def __init__(self, exchange_api: int, count: int, is_neg):
+        self.made = _in_python.flash_ladder_make_calls(exchange_api, count, is_neg)
+        self.again = _in_python.flash_ladder_function_of(self.made) if self.made else lambda *_: None
+        self.kept: list = [is_neg]  # has to stay
 
-    def add(self, plan: Plan, layouts: bytes, tensors: list) -> None:
-        if self.made and len(self.plans) < self.MOST:
-            self.plans.append(plan)
+    def add(self, plan: Plan, layouts: bytes, tensors: list, make_o, appended: Appended = Appended()) -> None:
+        if self.made and len(self.kept) <= self.MOST:
             objects = _POINTERS[len(tensors)].pack(*map(id, tensors))
-            _in_python.flash_ladder_add_call(self.made, plan._plan, layouts, plan.workspace_bytes > 0, objects)
+            if not _in_python.flash_ladder_add_call(self.made, plan._plan, layouts, len(layouts) // _TENSOR.size, *appended, objects, make_o):
+                self.kept.append((plan, make_o))
 
 
 def merge(problem: str, tensors: bytes, addresses: list[int], in_f32: bool, device: int, stream: int, memory: tuple) -> None:
@@ -149,11 +160,10 @@ def merge(problem: str, tensors: bytes, addresses: list[int], in_f32: bool, devi
     _call(device, memory, _library.flash_ladder_merge, problem.encode(), tensors, data, in_f32, device, stream)
 
 
-def append(problem: str, tensors: bytes, addresses: list[int], n: int, device: int, stream: int, memory: tuple) -> None:
-    """n new tokens of each sequence go behind what a cache has; of "lengths" it is told how many keys there are then."""
-    count = len(addresses)
-    data = _POINTERS[count].pack(*addresses)
-    _call(device, memory, _library.flash_ladder_append, problem.encode(), tensors, data, count, n, device, stream)
+def append(plan: Plan, told: Appended, addresses: list[int], stream: int, memory: tuple) -> None:
+    """New tokens of each sequence go behind what a cache has; of "lengths" it is told how many keys there are then."""
+    data = _POINTERS[told.count].pack(*addresses)
+    _call(plan.device, memory, _library.flash_ladder_append, plan._plan, told.layouts, data, told.count, told.new, stream)
 
 
 def layout(name: str, strides: tuple[int, int, int], extent: int, written: bool = False) -> bytes:

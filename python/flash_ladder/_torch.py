@@ -37,21 +37,24 @@ def attention(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, retur
 @torch.compiler.disable
 def attend_cache(q, k_cache, v_cache, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, cache):
     """Queries over a cache: nothing but the call itself sees it."""
-    if _is_grad_enabled() and wants_gradients(q, k_cache, v_cache, alibi_slopes):
-        raise NotImplementedError("A cache has no gradients." + WITHOUT)
-    if not _are_plain(q, k_cache, v_cache, alibi_slopes, *cache) or _anyone_listens():
-        raise NotImplementedError("A cache is read and written past PyTorch's dispatcher: no wrapper, tracer, mode or transform sees it.\n  Without them: plain tensors.")
+    refuse_around_a_cache(q, k_cache, v_cache, alibi_slopes, *cache.given)
     if not _said_it_is_slow:
         _say_that_it_is_slow(q)
-    result = _run(q, k_cache, v_cache, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, cache)
-    if result is None:
+    return _run(q, k_cache, v_cache, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, cache)
+
+
+def refuse_around_a_cache(*tensors) -> None:
+    if _is_grad_enabled() and wants_gradients(*tensors):
+        raise NotImplementedError("A cache has no gradients." + WITHOUT)
+    if not _are_plain(*tensors) or _anyone_listens():
+        raise NotImplementedError("A cache is read and written past PyTorch's dispatcher: no wrapper, tracer, mode or transform sees it.\n  Without them: plain tensors.")
+    if not all(library_of(each).is_plain(each) for each in tensors if isinstance(each, Tensor)):
         raise NotImplementedError("A tensor is one that the dispatcher has to see first.\n  tensor.clone()")
-    return result
 
 
 # ---- the short way: plain tensors, while nothing listens ------------------------------------------------------------
 
-_tracing_state, _function_modes, _dispatch_modes = torch._C._get_tracing_state, torch._C._len_torch_function_stack, torch._C._len_torch_dispatch_stack
+_is_tracing, _function_modes, _dispatch_modes = torch._C._is_tracing, torch._C._len_torch_function_stack, torch._C._len_torch_dispatch_stack
 _innermost_transform = torch._C._functorch.peek_interpreter_stack  # of torch.func, torch.vmap among them
 
 
@@ -65,7 +68,7 @@ def _anyone_listens() -> bool:
     return (
         _dispatch_modes() > 0
         or _innermost_transform() is not None
-        or _tracing_state() is not None
+        or _is_tracing()
         or forward_ad._current_level >= 0
         or (_function_modes() > 0 and not _has_a_default_device_alone())
     )
@@ -86,55 +89,64 @@ def _are_plain(*tensors) -> bool:
     return True
 
 
-def _run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed):
-    """As _attention.run(); but on a GPU, a call like an earlier one goes through PyTorch's functions for C. None: a tensor is one that
-    the dispatcher has to see."""
-    options = None
-    is_simple = alibi_slopes is None and sink is None and packed is None
+def again(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, kind=None, given=(), appends=False):
+    """On a GPU, of a plain tensor q, a call like an earlier one, through PyTorch's functions for C. None: there was none, or something has
+    to see it. `kind` and `given` are of what stands beside q, k and v (_attention.Packed, for one); with `appends` k and v are written."""
+    if (
+        _is_compiling() or not (alibi_slopes is None and sink is None and (window is None or _attention.is_simple(window)))
+        or not (type(k) in _PLAIN and type(v) in _PLAIN and (out is None or type(out) in _PLAIN)) or not (kind is None or _are_plain(*given))
+        or (_is_grad_enabled() and wants_gradients(q, k, v, out, *given)) or _anyone_listens()
+    ):  # fmt: skip
+        return None
     try:
-        is_simple = is_simple and (
-            type(k) is type(v) is Tensor and not (q.is_neg() or k.is_neg() or v.is_neg())
-            and (out is None or (type(out) is Tensor and not out.is_neg()))
-        )  # fmt: skip
-        options = causal, type(causal), scale, type(scale), window, softcap, type(softcap), return_lse, rung
-        calls = _calls.get(options) if is_simple else None
-        if calls is not None:
-            lse = None
-            if out is not None:
-                result = out
-            elif q.is_contiguous():
-                result = torch.empty_like(q)
-            else:
-                result = torch.empty_like(q, memory_format=torch.contiguous_format)
-            if return_lse:
-                batch, n, heads, _ = q.shape
-                lse = torch.empty((batch, heads, n), dtype=torch.float32, device=q.device)
-            if _native.call_again(calls.made, q, k, v, result, lse) == 0:
-                if out is not None:
-                    _have_changed((out,))
-                return (result, lse) if return_lse else result
-    except Exception:  # something is not what it should be, and below it is said what
-        pass
+        calls = _calls.get((causal, type(causal), scale, type(scale), window, softcap, type(softcap), return_lse, rung, kind))
+        if calls is None:
+            return None
+        if return_lse:
+            *batch, n, heads, _ = q.shape
+            given = torch.empty((*batch, heads, n), dtype=torch.float32, device=q.device), *given
+        result = calls.again(q, k, v, out, *given) if given else calls.again(q, k, v, out)
+        if result is None:
+            return None
+        if out is not None:
+            _have_changed((out,))
+        if appends:
+            _have_changed((k, v))
+        return (result, given[0]) if return_lse else result
+    except Exception:  # something is not what it should be, and the longer way says what
+        return None
+
+
+def _run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed):
+    """As _attention.run(), and again() knows the call from then on. None: a tensor is one that the dispatcher has to see."""
     arrays = library_of(q)
-    for each in (q, k, v, out, alibi_slopes, sink, *(packed[:2] if packed else ())):
+    for each in (q, k, v, out, alibi_slopes, sink, *(packed.given if packed else ())):
         if isinstance(each, Tensor) and not arrays.is_plain(each):
             return None
     result, lse, ready = _attention.run_and_tell(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed)
     if out is not None:
         has_changed(out)
     on_gpu = ready is not None and ready.plan.device != _native.EMULATOR
-    if on_gpu and is_simple and _exchange_api is not None:
-        tensors = [q, k, v, result] + [lse] * (lse is not None)
+    if on_gpu and alibi_slopes is None and sink is None and _exchange_api is not None:
+        tensors = [q, k, v, result, *([lse] if return_lse else []), *(packed.given if packed else ())]
+        options = causal, type(causal), scale, type(scale), window, softcap, type(softcap), return_lse, rung, packed.kind if packed else None
         if options not in _calls and len(_calls) < MOST_OPTIONS:
-            _calls[options] = _native.Calls(_exchange_api, len(tensors))
+            _calls[options] = _native.Calls(_exchange_api, len(tensors), Tensor.is_neg)
         if options in _calls:
-            _calls[options].add(ready.plan, ready.layouts, tensors)
+            make_o = torch.empty_like if q.is_contiguous() else _contiguous_like
+            _calls[options].add(ready.plan, ready.layouts, tensors, make_o, *(packed.appended if packed else ()))
     return (result, lse) if return_lse else result
+
+
+def _contiguous_like(q: Tensor) -> Tensor:
+    return torch.empty_like(q, memory_format=torch.contiguous_format)
 
 
 _calls: dict[tuple, _native.Calls] = {}  # of options; they stay
 _exchange_api = _native.exchange_api_of(Tensor)
 MOST_OPTIONS = 64
+if _exchange_api is not None:
+    _attention.short_ways.update(dict.fromkeys(_PLAIN, again))
 
 
 def has_changed(*tensors: Tensor) -> None:

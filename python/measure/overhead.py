@@ -40,6 +40,11 @@ def calls_in(dtype: torch.dtype) -> dict:
         ends = torch.tensor([0, 128], device="cuda", dtype=torch.int32)
         packed = [*(each[0] for each in (q, k, v)), ends, ends, 128, 128]
         calls["flash_ladder, varlen"] = lambda: flash_ladder.flash_attn_varlen_func(*packed, causal=True)
+    if flash_ladder.why("h=32 kv=8 nq=1 nk=1024 d=128 cache" + " bf16" * (dtype == torch.bfloat16), device=0).rung is not None:
+        query, keys, values, *new = (torch.randn(1, n, heads, 128, device="cuda", dtype=dtype) for n, heads in ((1, 32), (1024, 8), (1024, 8), (1, 8), (1, 8)))
+        used, with_cache = torch.tensor([1000], device="cuda", dtype=torch.int32), flash_ladder.flash_attn_with_kvcache
+        calls["flash_ladder, a cache"] = lambda: with_cache(query, keys, values, cache_seqlens=used, causal=True)
+        calls["flash_ladder, a new token"] = lambda: with_cache(query, keys, values, *new, cache_seqlens=used, causal=True)
     try:
         from flash_attn import flash_attn_func
 
@@ -75,7 +80,7 @@ def main() -> None:
         each = [round_[dtype, name] for round_ in rounds]
         rows.append({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "dtype": dtype, "call": name, "rounds": ROUNDS,
                      "us_median": round(float(np.median(each)), 2), "us_least": round(min(each), 2)})  # fmt: skip
-        print(f"{dtype:10} {name:24} {rows[-1]['us_median']:7.1f} us, at least {rows[-1]['us_least']:.1f}", flush=True)
+        print(f"{dtype:10} {name:25} {rows[-1]['us_median']:7.1f} us, at least {rows[-1]['us_least']:.1f}", flush=True)
     if options.csv:
         with open(options.csv, "w", newline="") as file:
             writer = csv.DictWriter(file, rows[0].keys())

@@ -26,6 +26,7 @@ import fa3 as fa3_peer
 from torch_peer import Refusal
 
 warnings.simplefilter("ignore")
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 WARM_MS, TIMED_MS = 15, 30  # of a round: of itself, not timed, and then timed
 MOST_UNLIKE = {torch.float16: 4e-3, torch.bfloat16: 2e-2}  # of the norm of the difference from float32, over its norm
 
@@ -44,6 +45,7 @@ class Problem(NamedTuple):
     lengths: tuple[int, ...] = ()  # of sequences that lie one behind the other
     backward: bool = False
     deterministic: bool = False
+    page: int | None = None  # keys lie in a cache, in pages of so many; 0: in one piece
 
     @property
     def words(self) -> str:
@@ -55,6 +57,7 @@ class Problem(NamedTuple):
         words += [f"kv={self.kv_heads}"] * (self.kv_heads != self.heads) + [size, f"d={self.d}"]
         words += ["bf16" if self.dtype == torch.bfloat16 else "fp16"] + ["causal"] * (self.causal and self.window is None)
         words += [f"window={self.window},0"] * (self.window is not None) + [f"softcap={self.softcap:g}"] * (self.softcap > 0)
+        words += [f"pages={self.page}" if self.page else "cache"] * (self.page is not None)
         return " ".join(words + ["deterministic"] * self.deterministic)
 
     @property
@@ -120,9 +123,9 @@ class Tensors:
         p = problem
         rows = [(sum(p.lengths), heads, p.d) for heads in (p.heads, p.kv_heads, p.kv_heads)] if p.lengths else [
             (p.batch, n, heads, p.d) for n, heads in ((p.n_q, p.heads), (p.n_k, p.kv_heads), (p.n_k, p.kv_heads))]  # fmt: skip
-        self.q, self.k, self.v = (torch.randn(shape, device="cuda", dtype=p.dtype).requires_grad_(p.backward) for shape in rows)
-        self.d_out = torch.randn(rows[0], device="cuda", dtype=p.dtype) if p.backward else None
-        self.ends = torch.tensor([0, *itertools.accumulate(p.lengths)], device="cuda", dtype=torch.int32) if p.lengths else None
+        self.q, self.k, self.v = (torch.randn(shape, device=DEVICE, dtype=p.dtype).requires_grad_(p.backward) for shape in rows)
+        self.d_out = torch.randn(rows[0], device=DEVICE, dtype=p.dtype) if p.backward else None
+        self.ends = torch.tensor([0, *itertools.accumulate(p.lengths)], device=DEVICE, dtype=torch.int32) if p.lengths else None
         self.most = max(p.lengths, default=0)
 
     @property
@@ -142,7 +145,7 @@ def expected(p: Problem, t: Tensors):
     if p.softcap:
         scores = p.softcap * torch.tanh(scores / p.softcap)
     if p.causal:
-        distance = torch.arange(n_q, device="cuda")[:, None] + n_k - n_q - torch.arange(n_k, device="cuda")
+        distance = torch.arange(n_q, device=DEVICE)[:, None] + n_k - n_q - torch.arange(n_k, device=DEVICE)
         scores = scores.masked_fill((distance < 0) | (distance > (n_k if p.window is None else p.window)), float("-inf"))
     out = scores.softmax(-1) @ part[2]
     results = torch.autograd.grad(out, part, (t.d_out if p.lengths else t.d_out[-1])[rows, :group].float().transpose(0, 1)) if p.backward else [out]

@@ -1,14 +1,49 @@
 // Calls like one that was made before: from PyTorch's tensors to the launch, without Python (flash_ladder.h).
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <deque>
+#include <iterator>
 #include <mutex>
-#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "python/native/flash_ladder.h"
 
+// Of Python's stable ABI what is needed, so that there is one build for all: absent where no Python is, and then nothing here is called.
+struct PyObject;
+struct PyMethodDef {
+  const char* name;
+  PyObject* (*call)(PyObject* self, PyObject* const* arguments, intptr_t count);
+  int flags;
+  const char* doc;
+};
+constexpr int FASTCALL = 0x80;  // METH_FASTCALL
+extern "C" {
+#define OF_PYTHON __attribute__((weak))
+OF_PYTHON PyObject* PyCFunction_NewEx(PyMethodDef* method, PyObject* self, PyObject* module);
+OF_PYTHON PyObject* PyLong_FromVoidPtr(void* pointer);
+OF_PYTHON void* PyLong_AsVoidPtr(PyObject* number);
+OF_PYTHON PyObject* PyObject_CallFunctionObjArgs(PyObject* callable, ...);
+OF_PYTHON int PyObject_IsTrue(PyObject* object);
+OF_PYTHON PyObject* PyErr_Occurred();
+OF_PYTHON void Py_IncRef(PyObject* object);
+OF_PYTHON void Py_DecRef(PyObject* object);
+OF_PYTHON void* PyEval_SaveThread();
+OF_PYTHON void PyEval_RestoreThread(void* thread);
+OF_PYTHON extern char _Py_NoneStruct;
+#undef OF_PYTHON
+}
+
 namespace {
+
+PyObject* none() {
+  return reinterpret_cast<PyObject*>(&_Py_NoneStruct);
+}
+PyObject* new_reference(PyObject* object) {
+  Py_IncRef(object);
+  return object;
+}
 
 // DLPack 1, as https://github.com/dmlc/dlpack describes it: what a tensor is, and the table of functions that PyTorch has for C.
 struct Device {
@@ -46,7 +81,7 @@ struct ExchangeApi {
 };
 constexpr int32_t CUDA = 2;       // of device types
 constexpr Type BYTE = {1, 8, 1};  // unsigned
-constexpr int MOST_RANK = 4, MOST_TENSORS = 5;
+constexpr int MOST_RANK = 4, MOST_TENSORS = 9;
 // A view of a storage that was freed, as FSDP frees them, has its own offset for an address. No card's memory begins so low; what does lie
 // there is looked at in Python.
 constexpr uintptr_t LOWEST_ON_A_GPU = uintptr_t{12} << 30;
@@ -69,13 +104,22 @@ struct Likeness {
     }
     return true;
   }
+  bool is_in_one_piece() const {
+    int64_t elements = 1;
+    for (int i = rank - 1; i >= 0; --i) {
+      if (strides[i] != elements && shape[i] != 1) return false;
+      elements *= shape[i];
+    }
+    return true;
+  }
 };
 
 // So many bytes of PyTorch's own memory on a device, or none. It gives them out again in the order of the stream: a kernel
 // that was launched before this ends may go on with them.
 class Workspace {
  public:
-  Workspace(const ExchangeApi& api, Device device, int64_t bytes) {
+  Workspace(const ExchangeApi& api, Device device, int64_t bytes) : bytes_(bytes) {
+    if (bytes == 0) return;
     const Tensor like{nullptr, device, 1, BYTE, &bytes, nullptr, 0};
     if (api.allocate(&like, &made_, nullptr, [](void*, const char*, const char*) {}) != 0) made_ = nullptr;
   }
@@ -85,31 +129,59 @@ class Workspace {
     if (made_ != nullptr) made_->free(made_);
   }
   void* data() const { return made_ == nullptr ? nullptr : made_->tensor.data; }
+  bool is_missing() const { return bytes_ > 0 && data() == nullptr; }
 
  private:
+  int64_t bytes_;
   Managed* made_ = nullptr;
 };
 
+// Q, K, V, O and what else a kernel is told of, as Python gives them; behind them, where new tokens go into a cache first, k and v.
 struct Call {
   const flash_ladder_plan* plan;
   std::vector<Likeness> like;
-  std::vector<flash_ladder_tensor> tensors;  // and behind those that are given a workspace, where the kernel has one
+  std::vector<flash_ladder_tensor>
+      tensors;  // of `like` those that the kernel is told of, and its workspace, where it has one
+  std::vector<flash_ladder_tensor>
+      appended;                  // what append is told of: some of `like`, and last the lengths that it writes
+  std::vector<int> appended_at;  // in `like`
+  int n;                         // new tokens
+  int lengths_at;                // of `tensors` the one that is then those lengths
+  PyObject* make_o;              // of Q
 
-  int64_t workspace_bytes() const { return tensors.size() > like.size() ? tensors.back().bytes : 0; }
+  int given() const { return static_cast<int>(like.size()); }
+  // Those of the kernel: fewer than are given by k and v.
+  int told() const { return given() - (appended.empty() ? 0 : 2); }
+  int64_t workspace_bytes() const { return std::ssize(tensors) > told() ? tensors.back().bytes : 0; }
 
-  bool is_like(const Tensor* others) const { return std::equal(like.begin(), like.end(), others); }
-  // On 16 bytes, in memory, and no result where an input lies.
+  // Without an O: one that is made, which lies in one piece.
+  bool is_like(const Tensor* others, bool has_o) const {
+    for (int i = 0; i < given(); ++i) {
+      if (i == O && !has_o ? !like[i].is_in_one_piece() : !(like[i] == others[i])) return false;
+    }
+    return true;
+  }
+  // In memory, rows on 16 bytes, and nothing that is written where something lies that is read.
   bool can_lie_at(void* const* data) const {
-    const auto begin = [&](size_t i) { return reinterpret_cast<uintptr_t>(data[i]); };
-    const auto end = [&](size_t i) { return begin(i) + static_cast<uintptr_t>(tensors[i].bytes); };
+    const auto begin = [&](int i) { return reinterpret_cast<uintptr_t>(data[i]); };
+    const auto of = [&](int i) -> const flash_ladder_tensor& { return i < told() ? tensors[i] : appended[i - told()]; };
+    const auto meet = [&](int i, int j) {
+      return begin(i) < begin(j) + static_cast<uintptr_t>(of(j).bytes) &&
+             begin(j) < begin(i) + static_cast<uintptr_t>(of(i).bytes);
+    };
     const uintptr_t lowest = like.front().device.type == CUDA ? LOWEST_ON_A_GPU : 1;
-    for (size_t i = 0; i < like.size(); ++i) {
-      if (begin(i) % 16 != 0 || begin(i) < lowest) return false;
-      for (size_t j = 0; tensors[i].written && j < i; ++j) {
-        if (begin(i) < end(j) && begin(j) < end(i)) return false;
+    for (int i = 0; i < given(); ++i) {
+      if (begin(i) < lowest || (i <= O && begin(i) % 16 != 0)) return false;
+      for (int j = 0; tensors_written(i) && j < given(); ++j) {
+        if (i != j && !(i < O && j < O) && meet(i, j)) return false;
       }
     }
     return true;
+  }
+
+  static constexpr int O = 3;
+  bool tensors_written(int i) const {
+    return i < told() && (tensors[i].written || (!appended.empty() && (i == 1 || i == 2)));
   }
 };
 
@@ -117,67 +189,122 @@ struct Call {
 
 struct flash_ladder_calls {
   const ExchangeApi* api;
-  int count;  // of a call's tensors
-  void* (*let_go)();
-  void (*take)(void*);
+  int count;                       // of a call's objects
+  PyObject* is_neg;                // Tensor.is_neg, which refuses what is no tensor
   std::deque<Call> calls = {};     // none is ever moved, for another thread may be in it
   mutable std::mutex adding = {};  // Python without a lock of its own
 
-  const Call* like(const Tensor* tensors) const {
+  const Call* like(const Tensor* tensors, bool has_o) const {
     const std::lock_guard alone(adding);
-    const auto call = std::ranges::find_if(calls, [&](const Call& each) { return each.is_like(tensors); });
+    const auto call = std::ranges::find_if(calls, [&](const Call& each) { return each.is_like(tensors, has_o); });
     return call == calls.end() ? nullptr : &*call;
   }
 
-  bool tensors_of(void* const* objects, Tensor* tensors) const {
-    for (int i = 0; i < count; ++i) {
-      if (api->tensor_of(objects[i], &tensors[i]) != 0 || tensors[i].rank > MOST_RANK || tensors[i].byte_offset != 0)
-        return false;
-    }
-    return true;
+  bool tensor_of(PyObject* object, Tensor* tensor) const {
+    return api->tensor_of(object, tensor) == 0 && tensor->rank <= MOST_RANK && tensor->byte_offset == 0;
+  }
+  // Not of a view of which PyTorch would have to negate the numbers first.
+  bool plain_tensor_of(PyObject* object, Tensor* tensor) const {
+    PyObject* const answer = PyObject_CallFunctionObjArgs(is_neg, object, nullptr);
+    if (answer == nullptr) return false;
+    const bool is_plain = PyObject_IsTrue(answer) == 0;
+    Py_DecRef(answer);
+    return is_plain && tensor_of(object, tensor);
   }
 };
 
-flash_ladder_calls* flash_ladder_make_calls(const void* exchange_api, int count, void* (*let_go)(void),
-                                            void (*take)(void*)) {
+namespace {
+
+// Starts what a call is, on tensors that are like its own.
+int start(const flash_ladder_calls& calls, const Call& call, const Tensor* tensors) {
+  void* data[MOST_TENSORS + 1];
+  for (int i = 0; i < call.given(); ++i) data[i] = tensors[i].data;
+  if (!call.can_lie_at(data)) return FLASH_LADDER_NOT_TAKEN;
+  void* stream = nullptr;
+  const Device device = tensors[0].device;
+  if (device.type == CUDA && calls.api->stream_of(device.type, device.id, &stream) != 0) return FLASH_LADDER_NOT_TAKEN;
+  constexpr int64_t ALIGNED = 256;
+  const int64_t lengths_at = (call.workspace_bytes() + ALIGNED - 1) / ALIGNED * ALIGNED;
+  const Workspace workspace(*calls.api, device, lengths_at + (call.appended.empty() ? 0 : call.appended.back().bytes));
+  if (workspace.is_missing()) return FLASH_LADDER_NOT_TAKEN;  // the longer way says what is wrong
+  void* const lengths = static_cast<std::byte*>(workspace.data()) + lengths_at;
+  void* for_append[MOST_TENSORS + 1];
+  for (size_t i = 0; i < call.appended_at.size(); ++i) for_append[i] = data[call.appended_at[i]];
+  for_append[call.appended_at.size()] = lengths;
+  void* const thread = PyEval_SaveThread();  // a launch may wait until the GPU's queue has room
+  int status = FLASH_LADDER_DONE;
+  if (!call.appended.empty()) {
+    status = flash_ladder_append(call.plan, call.appended.data(), for_append, static_cast<int>(call.appended.size()),
+                                 call.n, stream);
+    data[call.lengths_at] = lengths;
+  }
+  data[call.told()] = workspace.data();
+  if (status == FLASH_LADDER_DONE)
+    status = flash_ladder_run(call.plan, call.tensors.data(), data, static_cast<int>(call.tensors.size()), stream);
+  PyEval_RestoreThread(thread);
+  return status;
+}
+
+PyObject* call_again(PyObject* self, PyObject* const* objects, intptr_t count) {
+  const auto& calls = *static_cast<const flash_ladder_calls*>(PyLong_AsVoidPtr(self));
+  constexpr int O = Call::O;
+  if (count != calls.count) return new_reference(none());
+  const bool makes_o = objects[O] == none();
+  Tensor tensors[MOST_TENSORS];
+  const auto failed = [] { return PyErr_Occurred() == nullptr ? new_reference(none()) : nullptr; };
+  for (int i = 0; i < count; ++i) {
+    if (!(i == O && makes_o) && !calls.plain_tensor_of(objects[i], &tensors[i])) return failed();
+  }
+  const Call* const call = calls.like(tensors, !makes_o);
+  if (call == nullptr) return new_reference(none());
+  PyObject* const o =
+      makes_o ? PyObject_CallFunctionObjArgs(call->make_o, objects[0], nullptr) : new_reference(objects[O]);
+  if (o == nullptr) return nullptr;
+  const bool is_done =
+      (!makes_o || calls.tensor_of(o, &tensors[O])) && start(calls, *call, tensors) == FLASH_LADDER_DONE;
+  if (is_done) return o;
+  Py_DecRef(o);
+  return failed();
+}
+
+}  // namespace
+
+flash_ladder_calls* flash_ladder_make_calls(const void* exchange_api, int count, void* is_neg) {
   const auto* const api = static_cast<const ExchangeApi*>(exchange_api);
-  if (api->major != 1 || api->tensor_of == nullptr || count > MOST_TENSORS) return nullptr;
-  return new flash_ladder_calls{api, count, let_go, take};
+  if (api->major != 1 || api->tensor_of == nullptr || count > MOST_TENSORS || PyCFunction_NewEx == nullptr)
+    return nullptr;
+  return new flash_ladder_calls{api, count, static_cast<PyObject*>(is_neg)};
+}
+
+void* flash_ladder_function_of(flash_ladder_calls* calls) {
+  static PyMethodDef method = {"call_again", call_again, FASTCALL, nullptr};
+  PyObject* const self = PyLong_FromVoidPtr(calls);
+  PyObject* const function = self == nullptr ? nullptr : PyCFunction_NewEx(&method, self, nullptr);
+  if (self != nullptr) Py_DecRef(self);
+  return function;
 }
 
 int flash_ladder_add_call(flash_ladder_calls* calls, const flash_ladder_plan* plan, const flash_ladder_tensor* tensors,
-                          int has_workspace, void* const* objects) {
+                          int tensor_count, const flash_ladder_tensor* appended, int appended_count, int n,
+                          void* const* objects, void* make_o) {
+  Call call{plan, {}, {tensors, tensors + tensor_count}, {appended, appended + appended_count}, {},
+            n,    0,  static_cast<PyObject*>(make_o)};
   Tensor of[MOST_TENSORS];
-  if (!calls->tensors_of(objects, of)) return FLASH_LADDER_NOT_TAKEN;
-  Call call{plan, {}, {tensors, tensors + calls->count + (has_workspace != 0)}};
-  for (int i = 0; i < calls->count; ++i) call.like.emplace_back(of[i]);
+  for (int i = 0; i < calls->count; ++i) {
+    if (!calls->tensor_of(static_cast<PyObject*>(objects[i]), &of[i])) return FLASH_LADDER_NOT_TAKEN;
+    call.like.emplace_back(of[i]);
+  }
+  if (calls->like(of, true) != nullptr) return FLASH_LADDER_NOT_TAKEN;
+  const auto at = [&](std::string_view name) {
+    if (name == "k") return call.told();
+    if (name == "v") return call.told() + 1;
+    const auto found =
+        std::ranges::find(call.tensors, name, [](const auto& each) { return std::string_view(each.name); });
+    return static_cast<int>(found - call.tensors.begin());
+  };
+  for (int i = 0; i + 1 < appended_count; ++i) call.appended_at.push_back(at(appended[i].name));
+  call.lengths_at = at("cache_seqlens");
   const std::lock_guard alone(calls->adding);
   calls->calls.push_back(std::move(call));
   return FLASH_LADDER_DONE;
-}
-
-int flash_ladder_call_again(const flash_ladder_calls* calls, void* q, void* k, void* v, void* o, void* lse) {
-  if (calls == nullptr) return FLASH_LADDER_NOT_TAKEN;
-  void* const objects[MOST_TENSORS] = {q, k, v, o, lse};
-  Tensor tensors[MOST_TENSORS];
-  if (!calls->tensors_of(objects, tensors)) return FLASH_LADDER_NOT_TAKEN;
-  const Call* const call = calls->like(tensors);
-  if (call == nullptr) return FLASH_LADDER_NOT_TAKEN;
-  void* data[MOST_TENSORS + 1];
-  for (int i = 0; i < calls->count; ++i) data[i] = tensors[i].data;
-  if (!call->can_lie_at(data)) return FLASH_LADDER_NOT_TAKEN;
-  void* stream = nullptr;
-  const Device device = tensors[0].device;
-  if (device.type == CUDA && calls->api->stream_of(device.type, device.id, &stream) != 0) return FLASH_LADDER_NOT_TAKEN;
-  std::optional<Workspace> workspace;
-  if (call->workspace_bytes() > 0) {
-    workspace.emplace(*calls->api, device, call->workspace_bytes());
-    data[calls->count] = workspace->data();
-    if (workspace->data() == nullptr) return FLASH_LADDER_NOT_TAKEN;  // the longer way says what is wrong
-  }
-  void* const thread = calls->let_go();  // a launch may wait until the GPU's queue has room
-  const int status =
-      flash_ladder_run(call->plan, call->tensors.data(), data, static_cast<int>(call->tensors.size()), stream);
-  calls->take(thread);
-  return status;
 }

@@ -460,13 +460,11 @@ int flash_ladder_merge(const char* problem, const flash_ladder_tensor* tensors, 
   });
 }
 
-int flash_ladder_append(const char* problem, const flash_ladder_tensor* tensors, void* const* data, int count, int n,
-                        int device, void* stream) {
-  const Result<Spec> spec = parse_spec(problem);
-  if (!spec) return say(FLASH_LADDER_NO_PROBLEM, spec.error().message);
-  const Arguments arguments = arguments_of(*spec, tensors, data, count);
+int flash_ladder_append(const flash_ladder_plan* plan, const flash_ladder_tensor* tensors, void* const* data, int count,
+                        int n, void* stream) {
+  const Arguments arguments = arguments_of(plan->spec, tensors, data, count);
   return done([&] {
-    if (device != FLASH_LADDER_EMULATOR) return append_on_gpu(append_params(arguments, n), device, stream);
+    if (plan->device != FLASH_LADDER_EMULATOR) return append_on_gpu(append_params(arguments, n), plan->device, stream);
     return emulate("append", arguments, tensors, [&](emulator::Device& emulated, const Arguments& there) {
       append(emulated, append_params(there, n));
     });

@@ -58,29 +58,36 @@ FLASH_LADDER_API void flash_ladder_free_plan(flash_ladder_plan* plan);
 FLASH_LADDER_API int flash_ladder_run(const flash_ladder_plan* plan, const flash_ladder_tensor* tensors,
                                       void* const* data, int count, void* stream);
 
+/* `n` new tokens of each sequence go behind the keys and values of a cache (append.hpp): tensors "k" "v" (or none, and n is 0), "K" "V"
+ * "cache_seqlens" and "lengths", which is written; "block_table" where the plan's problem has pages. Of that count batch, heads of keys,
+ * n_k, d, pages and the type. */
+FLASH_LADDER_API int flash_ladder_append(const flash_ladder_plan* plan, const flash_ladder_tensor* tensors,
+                                         void* const* data, int count, int n, void* stream);
+
 /* For PyTorch's tensors, which are Python objects here: calls that were made, and of those that differ from one in numbers and addresses
- * alone the launch, without a step of Python. `exchange_api` is what torch.Tensor.__dlpack_c_exchange_api__ holds. A call has `count`
- * tensors, Q K V O and LSE at most; a workspace, which `tensors` name last, is PyTorch's memory for as long as a call lasts. The lock of the interpreter is held, and given up with let_go and take for a launch. What is made
- * stays for good, and so must the plans. NULL, or FLASH_LADDER_NOT_TAKEN: it cannot be done so, or was not made before; an exception of
- * Python may be set then. */
+ * alone the launch, without a step of Python. `exchange_api` is what torch.Tensor.__dlpack_c_exchange_api__ holds, `is_neg` is
+ * torch.Tensor's. A call has `count` tensors: Q K V O and what else the kernel is told of; and k and v, where they are appended first.
+ * What is made stays for good, and so must plans and functions. The interpreter's lock is held. NULL, or FLASH_LADDER_NOT_TAKEN: it
+ * cannot be done so, or not here. */
 typedef struct flash_ladder_calls flash_ladder_calls;
-FLASH_LADDER_API flash_ladder_calls* flash_ladder_make_calls(const void* exchange_api, int count, void* (*let_go)(void),
-                                                             void (*take)(void*));
+FLASH_LADDER_API flash_ladder_calls* flash_ladder_make_calls(const void* exchange_api, int count, void* is_neg);
+
+/* One that was made with those objects. `tensors` is what flash_ladder_run was told, a workspace, which is PyTorch's memory for as long as
+ * a call lasts, behind what is given; `appended` what flash_ladder_append was told with n new tokens, or there are 0 of it. make_o: a
+ * function that makes O of Q, in one piece. NOT_TAKEN, too, if there is such a call. */
 FLASH_LADDER_API int flash_ladder_add_call(flash_ladder_calls* calls, const flash_ladder_plan* plan,
-                                           const flash_ladder_tensor* tensors, int has_workspace, void* const* objects);
-FLASH_LADDER_API int flash_ladder_call_again(const flash_ladder_calls* calls, void* q, void* k, void* v, void* o,
-                                             void* lse);
+                                           const flash_ladder_tensor* tensors, int tensor_count,
+                                           const flash_ladder_tensor* appended, int appended_count, int n,
+                                           void* const* objects, void* make_o);
+
+/* A function for Python, a new reference. Of such objects, None for an O that is to be made, it returns O; or None, and there was no such
+ * call before, or it cannot be done so. */
+FLASH_LADDER_API void* flash_ladder_function_of(flash_ladder_calls* calls);
 
 /* Two partial results over different keys become one, in place of the first (merge.hpp): `tensors` and `data` are its O and LSE, and the
  * other's O and LSE. Of the problem count batch, heads, n, d and the type of the other's O; the first O is in f32 where in_f32 is not 0. */
 FLASH_LADDER_API int flash_ladder_merge(const char* problem, const flash_ladder_tensor* tensors, void* const* data,
                                         int in_f32, int device, void* stream);
-
-/* `n` new tokens of each sequence go behind the keys and values of a cache (append.hpp): tensors "k" "v" (or none, and n is 0), "K" "V"
- * "cache_seqlens" and "lengths", which is written; "block_table" where the problem has pages. Of the problem count batch, heads of keys,
- * n_k, d, pages and the type. */
-FLASH_LADDER_API int flash_ladder_append(const char* problem, const flash_ladder_tensor* tensors, void* const* data,
-                                         int count, int n, int device, void* stream);
 
 /* Why the last call of this thread that did not end with FLASH_LADDER_DONE did not: the cause, the fact, the way out. */
 FLASH_LADDER_API const char* flash_ladder_message(void);

@@ -20,6 +20,7 @@ if not torch.cuda.is_available():
 
 import attention_tests
 import flash_ladder
+import kvcache_tests
 import numpy as np
 import reference
 
@@ -288,6 +289,23 @@ class Calls(attention_tests.Calls):
         first, again = found(), found()  # the second one goes the short way
         np.testing.assert_array_equal(first[0] if isinstance(first, tuple) else first, again[0] if isinstance(again, tuple) else again)
         return first
+
+
+class Caches(kvcache_tests.OfTorch):
+    def test_a_graph_replays_with_other_lengths(self):
+        q, k, v, lengths = (self.put(each) for each in (self.q, self.k, self.v, self.lengths))
+        K, V, table = (self.put(each) for each in self.in_pages(16))
+        call = lambda: flash_ladder.flash_attn_with_kvcache(q, K, V, k, v, cache_seqlens=lengths, block_table=table, causal=True)
+        call()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = call()
+        for shorter in (0, 60, 1):
+            self.lengths = np.maximum(np.array(kvcache_tests.FEW_KEYS, np.int32) - shorter, 0)
+            lengths.copy_(self.put(self.lengths))
+            graph.replay()
+            again = call()
+            self.assertTrue(torch.equal(out, again))
 
 
 if __name__ == "__main__":

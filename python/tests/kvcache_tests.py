@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import inspect
 import unittest
+from unittest import mock
 
 import reference  # before NumPy
 
@@ -206,21 +208,56 @@ class OfTorch(Caches):
         flash_attn_with_kvcache(self.put(self.q), K, V, self.put(self.k), self.put(self.v), cache_seqlens=self.put(self.lengths))
         self.assertTrue(K._version > before[0] and V._version > before[1])
 
-    @unittest.skipIf(device == "cpu", "PyTorch sees no GPU")
-    def test_a_graph_replays_with_other_lengths(self):
-        q, k, v, lengths = (self.put(each) for each in (self.q, self.k, self.v, self.lengths))
-        K, V, table = (self.put(each) for each in self.in_pages(16))
-        call = lambda: flash_attn_with_kvcache(q, K, V, k, v, cache_seqlens=lengths, block_table=table, causal=True)
-        call()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            out = call()
-        for shorter in (0, 60, 1):
-            self.lengths = np.maximum(np.array(FEW_KEYS, np.int32) - shorter, 0)
-            lengths.copy_(self.put(self.lengths))
-            graph.replay()
-            again = call()
-            self.assertTrue(torch.equal(out, again))
+    def test_nothing_is_written_where_pytorch_has_to_see_it(self):
+        q, K, V, k, v, lengths = (self.put(each) for each in (self.q, self.K, self.V, self.k, self.v, self.lengths))
+        before = self.get(K).tobytes()
+        for given in ({"k": torch._neg_view(k)}, {"v": v.clone().requires_grad_()}):
+            with self.assertRaises(NotImplementedError):
+                flash_attn_with_kvcache(**{**dict(q=q, k_cache=K, v_cache=V, k=k, v=v, cache_seqlens=lengths), **given})
+        with self.assertRaisesRegex(NotImplementedError, "dispatcher"), torch.overrides.BaseTorchFunctionMode():
+            flash_attn_with_kvcache(q, K, V, k, v, cache_seqlens=lengths)
+        self.assertEqual(self.get(K).tobytes(), before)
+
+    @unittest.skipUnless(hasattr(getattr(torch, "Tensor", None), "__dlpack_c_exchange_api__"), "this PyTorch has no functions for C")
+    def test_a_call_like_an_earlier_one_takes_few_steps_of_python(self):
+        from flash_ladder import _attention, _native, _torch
+
+        with mock.patch.object(_native, "EMULATOR", None), mock.patch.dict(_torch._calls, clear=True):  # as on a GPU
+            for is_again in (False, True):
+                longer = mock.patch.object(_attention, "run_and_tell", side_effect=AssertionError) if is_again else contextlib.nullcontext()
+                self.setUp()
+                if is_again:
+                    self.k, self.v = self.v, self.k  # other numbers
+                wanted = self.expected()
+                for size in (None, 16):
+                    K, V, options = self.K.copy(), self.V.copy(), {}
+                    if size:
+                        K, V, options["block_table"] = self.in_pages(size)
+                    with longer:
+                        self.close(self.call(K, V, **options), wanted)
+                    for cache, new in ((K, self.k), (V, self.v)):
+                        rows = cache[options["block_table"][3, 300 // size], 300 % size :][:NEW] if size else cache[3, 300:303]
+                        self.assertEqual(rows.tobytes(), new[3].tobytes())
+                    with longer:  # nothing new, and all are there
+                        args = {name: self.put(each) for name, each in options.items()}
+                        there = self.put(self.lengths + NEW)
+                        out = flash_attn_with_kvcache(self.put(self.q), self.put(K), self.put(V), cache_seqlens=there, causal=True, **args)
+                    self.close([self.get(out)], wanted[:1])
+            q, K, V, k, v, lengths = (self.put(each) for each in (self.q, self.K, self.V, self.k, self.v, self.lengths))
+            call = lambda **given: flash_attn_with_kvcache(
+                **{**dict(q=q, k_cache=K, v_cache=V, k=k, v=v, cache_seqlens=lengths, causal=True, return_softmax_lse=True), **given})
+            version = K._version
+            with mock.patch.object(_attention, "run_and_tell", side_effect=AssertionError):
+                call()
+                self.assertGreater(K._version, version)
+                # What only looks like it.
+                for given in ({"k": k[:, :2], "v": v[:, :2]}, {"q": q[:, :2]}, {"causal": False}, {"causal": 1}, {"softmax_scale": 0.3}, {"cache_seqlens": lengths.long()},
+                              {"k": None}, {"k": K[:, :NEW]}, {"window_size": (True, True)}, {"softcap": 0}, {"cache_batch_idx": lengths * 0}, {"alibi_slopes": q},
+                              {"k": torch._neg_view(k)}, {"q": q.clone().requires_grad_()}, {"v": v.clone().requires_grad_()}, {"k_cache": None}):  # fmt: skip
+                    with self.subTest(given), self.assertRaises((AssertionError, NotImplementedError, TypeError, ValueError)):
+                        call(**given)
+                with self.assertRaises(NotImplementedError), torch.overrides.BaseTorchFunctionMode():
+                    call()
 
 
 if __name__ == "__main__":

@@ -151,6 +151,27 @@ class Torch(unittest.TestCase):
             found = flash_ladder.attention(q1, k1, v1, rung="d02_split")
         self.assertLess((found - expected(q1, *(each.repeat_interleave(2, 2) for each in (k1, v1)))).abs().max().item(), 0.03)
 
+        # Sequences of several lengths, and intervals of keys: other numbers in tensors that are alike.
+        many = [each.flatten(0, 1) for each in (torch.randn(1, 64, 2, 128).bfloat16(), *[torch.randn(1, 96, 2, 128).bfloat16() for _ in range(2)])]
+
+        def of_lengths(n_q, n_k):
+            ends = [torch.tensor([0, at, rows], dtype=torch.int32) for at, rows in ((n_q, 64), (n_k, 96))]
+            return flash_ladder.flash_attn_varlen_func(*many, *ends, 64, 96, return_attn_probs=True)
+
+        def of_interval(first, end):
+            edges = [torch.full((1, 64), edge, dtype=torch.int32) for edge in (first, end)]
+            return flash_ladder.attention(*(each[None] for each in many), mask_intervals=edges)
+
+        of_lengths(20, 30), of_interval(0, 96)
+        with mock.patch.object(_attention, "run_and_tell", side_effect=AssertionError):
+            found, _, _ = of_lengths(30, 50)
+            for begin, end, first, last in ((0, 30, 0, 50), (30, 64, 50, 96)):
+                self.assertLess((found[begin:end] - expected(*(each[None, a:b] for each, (a, b) in zip(many, ((begin, end), (first, last), (first, last)))))[0]).abs().max(), 0.03)
+            self.assertLess((of_interval(7, 50) - expected(many[0][None], *(each[None, 7:50] for each in many[1:]))).abs().max(), 0.03)
+            for wrong in ((many[0][:, None], *many[1:]), (many[0], many[1][:90], many[2][:90])):
+                with self.assertRaises((AssertionError, ValueError)):
+                    flash_ladder.flash_attn_varlen_func(*wrong, *[torch.tensor([0, 9, 64], dtype=torch.int32)] * 2, 64, 96, return_attn_probs=True)
+
         # What only looks like it.
         off_16_bytes = torch.randn(k.numel() + 1).bfloat16()[1:].view(k.shape)
         by_head = k.transpose(1, 2).contiguous().transpose(1, 2)
