@@ -339,6 +339,7 @@ struct WarpRows {
     }
   }
   // d10_along. And from shared memory, where they are swizzled as a tile of keys.
+  template <class Rows>
   __device__ __forceinline__ void read_Q(const Rows& rows, uint32_t smem_Q LADDER_SITE_PARAMETER) {
     const uint32_t lane = threadIdx.x % 32;
 #pragma unroll
@@ -407,6 +408,27 @@ struct WarpRows {
       }
     }
   }
+  // d11_thrift. The same of rows that are somebody's.
+  template <class Rows, class PartOf>
+  __device__ __forceinline__ void store_found(int group, const Rows& rows,
+                                              const PartOf& part_of LADDER_SITE_PARAMETER) {
+    const uint32_t lane = threadIdx.x % 32;
+    for (int half = 0; half < 2; ++half) {
+      if (!rows.has(group * 16 + half * 8)) continue;
+      const float sum = quad_sum(softmax[group].sum[half] LADDER_SITE);
+      const int row = FragmentC::row(lane, 2 * half);
+      if (!rows.has(group * 16 + row)) continue;
+      for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
+        const float* const two = &O_frag[group][column_tile][2 * half];
+        const uint2 found = {__float_as_uint(two[0]), __float_as_uint(two[1])};
+        st_shared_v2(part_of(row, column_tile * 2 + lane % 4 / 2).four + lane % 2 * 8,
+                     sum != 0 ? found : uint2{0, 0} LADDER_SITE);
+      }
+      if (lane % 4 == 0)
+        st_shared_v2(part_of(row, 0).numbers,
+                     {__float_as_uint(softmax[group].largest(half)), __float_as_uint(sum)} LADDER_SITE);
+    }
+  }
   // d08_seamless. What it has found about 16 rows, to where part_of(row, chunk) says. A row that sees no key is 0,
   // whatever V holds.
   template <class PartOf>
@@ -432,7 +454,7 @@ struct WarpRows {
 struct Whole {
   int from, up_to;
 
-  template <class C>
+  template <class C, class Rows>
   __device__ __forceinline__ static Whole of(const Rows& rows, const Seen& seen) {
     return {seen.first_of(rows.query(C::BR - 1)) + C::STEP, seen.end_of(rows.query(0))};
   }

@@ -1,0 +1,65 @@
+#include "harness/stage.hpp"
+#include "harness/tiles.hpp"
+#include "kernel.cuh"
+
+namespace {
+
+// Without a mask, and of full sequences, what is multiplied: else a block's tiles are those of its rows.
+template <class C>
+ladder::Counts predict(const ladder::Launched& spec) {
+  if (spec.keys() == 0) return {};
+  const uint64_t rows = spec.n * (spec.heads / spec.key_heads()), wide = rows > C::BR ? 2 : 1;  // of 16
+  const uint64_t joins = decoding::most_shares<C>(spec.keys()) > 1 ? spec.batch_heads() * spec.n : 0;
+  const uint64_t tiles = (rows + wide * C::BR - 1) / (wide * C::BR) * spec.batch * spec.key_heads();
+  const uint64_t of_keys = (spec.keys() + C::STEP - 1) / C::STEP * C::WARPS;  // of a warp
+  const uint64_t blocks = ladder::min<uint64_t>(ladder::min<uint64_t>(spec.multiprocessors, decoding::MOST_BLOCKS),
+                                                tiles * of_keys / C::WARPS);
+  ladder::Counts counts{.warps = blocks * C::WARPS + joins * decoding::SHARE_WARPS};
+  if (spec.causal || spec.left >= 0 || spec.right >= 0 || spec.lens_k.count > 0) return counts;
+  counts.mma = tiles * of_keys * wide * 2 * (C::BC / 8) * (HEAD_DIM / 16);
+  counts.ldmatrix = tiles * of_keys * 2 * (C::BC / 16) * (HEAD_DIM / 16);
+  counts.ldmatrix += tiles * decoding::shares_of(of_keys / C::WARPS) * C::WARPS * wide * (HEAD_DIM / 16);  // Q
+  return counts;
+}
+
+template <class C>
+uint64_t workspace_bytes(const ladder::Shape& spec) {
+  const int most = decoding::most_shares<C>(spec.keys());
+  return most <= 1 ? 0 : most * spec.batch_heads() * spec.n * (HEAD_DIM + 2) * sizeof(float);
+}
+
+template <class C>
+ladder::Variant variant(ladder::Variant rest = {}) {
+  rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
+                              ladder::WINDOW | ladder::CACHE | ladder::PAGES,
+                  .min_d = 8,
+                  .max_d = HEAD_DIM,
+                  .d_step = 8,
+                  .q = ladder::element_of<typename C::Element>,
+                  .kv = ladder::element_of<typename C::Element>,
+                  .o = ladder::element_of<typename C::Element>};
+  rest.writes_lse = true;
+  rest.workspace_bytes = workspace_bytes<C>;
+  rest.from_first_key = true;
+  rest.few_rows = C::BR;  // with 32 rows d02 is faster
+  rest.several = true;
+  rest.conflict_ways = 1.0;
+  rest.recorded = true;
+  return ladder::make_variant<C>(run<C>, flash_attention<C, true>, predict<C>, std::move(rest));
+}
+
+const ladder::Registration registration({
+    .name = "d11_thrift",
+    .previous = "d10_along",
+    .role = ladder::Role::lost,
+    .idea = "At a share's end nothing is done for rows that are nobody's, and no number is divided.",
+    .limit = "In d10_along a block divides some twenty times at each share's end, and stores and reads 16 rows where "
+             "four are somebody's: at one step a share that is as long as the reading.",
+    .prediction = "Known from a trial: at one step a share 0.84 of d10's time, at four the same.",
+    .min_sm = 90,
+    .needs = "mma.m16n8k16 in f16 or bf16, cp.async, shfl, griddepcontrol, 217 KiB of shared memory",
+    .resources = {{.sm = 90, .registers = 255, .spill_bytes = 356, .reason = "with 32 rows: O has 128 and Q 64"}},
+    .variants = {variant<Config<bf16, 16, 16, 8, 3>>(), variant<Config<f16, 16, 16, 8, 3>>({.label = "f16"})},
+});
+
+}  // namespace
