@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import _attention, _native
 from ._arrays import is_of_jax, is_of_torch, library_of
 
+SAME_IN_ANY_BATCH = "d11_thrift"  # its shares have lengths of their own
 _BEFORE = {"rotary_cos": "q and k turned", "rotary_sin": "q and k turned", "cache_leftpad": "keys that begin at 0"}
 
 
@@ -19,8 +20,9 @@ def flash_attn_with_kvcache(
     in pages: [pages, page size, kv_heads, d]. Several sequences may share a page. k, v: [batch, n_new, kv_heads, d] or None.
     cache_seqlens: int32 [batch], or a number for all: the keys that are there before the call; None: all that there is room for.
     cache_batch_idx: int32 [batch], which row of the cache is a sequence's. causal: the last query sees all keys, new ones too.
-    num_splits says nothing here: the kernel shares keys out by itself. Rows of the cache behind a sequence's last key, and table
-    entries behind its last page, may hold anything.
+    num_splits: 1 where a sequence must have the same bits alone and in any batch; that takes longer, as decoding/d11_thrift tells, and
+    one rung has it. With another number the kernel shares keys out by itself. Rows of the cache behind a sequence's last key, and
+    table entries behind its last page, may hold anything.
 
     Returns the result, [batch, n_q, heads, d], and with return_softmax_lse LSE, [batch, heads, n_q] in float32. On a GPU nobody waits:
     lengths and table are not looked at, and must be right. New tokens for which there is no room are dropped there. ValueError,
@@ -28,10 +30,11 @@ def flash_attn_with_kvcache(
     """
     if not (rotary_cos is None and rotary_sin is None and cache_leftpad is None):
         _refuse(rotary_cos=rotary_cos, rotary_sin=rotary_sin, cache_leftpad=cache_leftpad)
+    rung = SAME_IN_ANY_BATCH if num_splits == 1 else None
     if (again := _attention.short_ways.get(type(q))) is not None and cache_batch_idx is None:
         new = () if k is None and v is None else (k, v)
         beside = (cache_seqlens, *new) if block_table is None else (cache_seqlens, block_table, *new)
-        found = again(q, k_cache, v_cache, causal, softmax_scale, window_size, softcap, alibi_slopes, None, return_softmax_lse, None, None,
+        found = again(q, k_cache, v_cache, causal, softmax_scale, window_size, softcap, alibi_slopes, None, return_softmax_lse, None, rung,
                       _attention.Cache.kind_of(block_table, new), beside, new != ())  # fmt: skip
         if found is not None:
             return found
@@ -68,7 +71,7 @@ def flash_attn_with_kvcache(
         raise ValueError("New keys come with new values: k and v, or neither.")
     if k is not None:
         cache = _append(arrays, q, k_cache, v_cache, k, v, cache, options)
-    return way(q, k_cache, v_cache, *options[:5], None, return_softmax_lse, None, None, cache)
+    return way(q, k_cache, v_cache, *options[:5], None, return_softmax_lse, None, rung, cache)
 
 
 def _refuse(**given) -> None:

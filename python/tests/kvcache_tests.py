@@ -112,6 +112,15 @@ class Caches(Cached):
             out = flash_attn_with_kvcache(one[0], self.put(K), self.put(V), one[1], one[2], cache_seqlens=one[3], causal=True)
             self.assertLessEqual(np.abs(self.get(out) - whole[i : i + 1]).max(), 2e-3)
 
+    def test_one_split_gives_the_bits_of_the_sequence_alone(self):
+        whole, lse = self.call(self.K.copy(), self.V.copy(), num_splits=1)
+        self.close((whole, lse), self.expected())
+        for i in range(len(FEW_KEYS)):
+            K, V = self.K[i : i + 1].copy(), self.V[i : i + 1].copy()
+            one = [self.put(each[i : i + 1].copy()) for each in (self.q, self.k, self.v, self.lengths)]
+            out = flash_attn_with_kvcache(one[0], self.put(K), self.put(V), one[1], one[2], cache_seqlens=one[3], causal=True, num_splits=1)
+            np.testing.assert_array_equal(self.get(out), whole[i : i + 1])
+
     def test_options_are_attentions(self):
         for options in ({"causal": False}, {"softmax_scale": 0.3}, {"window_size": (40, 0)}):
             named = {"scale" if name == "softmax_scale" else "window" if name == "window_size" else name: each for name, each in options.items()}
