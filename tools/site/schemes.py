@@ -171,7 +171,7 @@ def tree() -> str:
     words = [f"{rung.name}{f', from {rung.previous}' if rung.previous else ''}{': ' if beside else ''}"
              + ", ".join(f"{other.name} ({other.role}, from {other.previous})" for other in beside) + "." for rung, beside in line]
     sketch = Sketch("The whole ladder. Down the left its line, and beside each of its rungs those that come from it. The next of the line comes by way of those that a full line joins", " ".join(words))
-    wide, tall, row, chip, step, left = 92.0, 14.0, 18.0, 20.0, 27.0, 104.0
+    wide, tall, row, chip, step, left = 92.0, 14.0, 18.0, 20.0, 24.0, 104.0
     above = lambda rung: known[known[rung.previous].line] if rung.previous else None
     ways: set[str] = set()  # rungs between two of the line
     for rung, _ in line:
