@@ -22,6 +22,7 @@ from tools.kernel_parts import LAUNCH, PARTS, function_lines, part_lines
 from tools.paths import ROOT
 from tools.plots import figure, which
 from tools.site import prose
+from tools.site.api import api
 
 LATER = "not measured yet"
 CORE = 10  # lines of a change that a chapter shows
@@ -247,7 +248,7 @@ def predictions() -> str:
     return table(["rung", "predicted", "what came first", "", "predicted in", "first row in"], rows)
 
 
-BLOCKS = {"committed": committed, "predictions": predictions, "coverage": coverage, "kernels": kernels, "runs": runs, "races": races, "plot": plot, "region": region, "diff": diff, "csv": file}
+BLOCKS = {"api": api, "committed": committed, "predictions": predictions, "coverage": coverage, "kernels": kernels, "runs": runs, "races": races, "plot": plot, "region": region, "diff": diff, "csv": file}
 BLOCK = re.compile(rf"^<!-- ({'|'.join(BLOCKS)})((?: [^\n]*)?) -->\n(.*?)^<!-- /\1 -->$", re.M | re.S)
 
 

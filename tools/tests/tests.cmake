@@ -11,7 +11,7 @@ set(python WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} COMMAND ${LADDER_PYTHON} -m)
 # The built program says which rungs there are (tools/rungs.py).
 set(asks_ladder ENVIRONMENT LADDER=$<TARGET_FILE:ladder>)
 
-foreach(name rungs front_door release evidence chapters predictions rows book peers lengths)
+foreach(name api rungs front_door release evidence chapters predictions rows book peers lengths)
   add_test(NAME ${name} ${python} tools.tests.${name}_tests)
   set_tests_properties(${name} PROPERTIES LABELS scripts ${asks_ladder})
 endforeach()
