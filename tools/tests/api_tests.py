@@ -5,6 +5,7 @@ import ast
 import re
 import unittest
 
+from tools.paths import ROOT
 from tools.site import api
 
 MODULES = ("flash_ladder", "flash_ladder.ring", "flash_ladder.transformers")
@@ -39,6 +40,16 @@ class Docstrings(unittest.TestCase):
         said = api.said_of(node)
         self.assertEqual((said.text, said.entries("Args"), said.sections["Returns"]), ("Says.\n\nMore.", {"a": "One two.", "*b": "Three: four."}, "Five."))
         self.assertEqual((api.parameters(node), api.signature(node)), (["a", "*b"], "f(a, *b)"))
+
+
+class Table(unittest.TestCase):
+    def test_what_becomes_of_each_of_flash_attns_arguments(self) -> None:
+        page = (ROOT / "docs" / "call.md").read_text(encoding="utf-8")
+        section = page.partition("\n## flash-attn's arguments, and what becomes of each\n")[2].partition("\n## ")[0]
+        told = {name for cell in re.findall(r"^\| (`[^|]*) \|", section, re.M) for name in re.findall(r"`(\w+)`", cell)}
+        taken = {argument for name, node in api.public("flash_ladder").items() if name.startswith("flash_attn") for argument in api.parameters(node)}
+        self.assertGreater(len(taken), 20)
+        self.assertEqual({each for each in taken if not each.startswith("*")} - told, set())
 
 
 if __name__ == "__main__":
