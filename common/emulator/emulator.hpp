@@ -132,7 +132,7 @@ enum class ReportKind {
   array_bounds,          // an index beyond the end of one of the kernel's arrays
   undefined_arithmetic,  // a shift by all bits or more, a floating number that a whole one cannot hold
   stack_overflow,
-  kernel_exception,  // or a division of integers by zero
+  kernel_exception,  // or a quotient that is no integer
   bad_launch,        // or a bad tensor map
 };
 std::string_view to_string(ReportKind kind);

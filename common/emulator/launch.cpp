@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <future>
 #include <map>
 #include <mutex>
 #include <queue>
@@ -115,8 +116,8 @@ class Launch {
     const SignalHandlers handlers;
     const uint64_t workers = std::min(wanted, count_);
     config_.turns.start(workers);
-    std::vector<std::jthread> others;
-    for (uint64_t i = 1; i < workers; ++i) others.emplace_back([this] { work(); });
+    std::vector<std::future<void>> others;  // libc++ has no jthread before 20
+    for (uint64_t i = 1; i < workers; ++i) others.push_back(std::async(std::launch::async, [this] { work(); }));
     work();
     others.clear();
     if (first_failed_ == UINT64_MAX && !device_.stopped_) report_races_between_blocks();

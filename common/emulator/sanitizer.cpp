@@ -1,7 +1,8 @@
 // What -fsanitize calls in an emulated kernel where C++ leaves open what happens, and a CPU does not do what a GPU does: an
 // index beyond the end of an array (a fragment's registers are such arrays; a GPU has the element next to it, or
-// anything), a shift by as many bits as there are or more (a GPU gives 0, or the sign; a CPU begins anew), and a floating
-// number that does not fit into a whole one (a GPU takes the nearest that fits, and 0 for NaN).
+// anything), a shift by as many bits as there are or more (a GPU gives 0, or the sign; a CPU begins anew), a floating
+// number that does not fit into a whole one (a GPU takes the nearest that fits, and 0 for NaN), and a whole one divided by
+// zero (x86 ends the program, ARM has 0, a GPU some number).
 #include <fmt/format.h>
 #include <bit>
 #include <cstdint>
@@ -22,7 +23,7 @@ struct Place {
 };
 struct Undefined {
   Place place;
-  const TypeDescriptor* first;   // of the array, of what is shifted, of the floating number
+  const TypeDescriptor* first;   // of the array, of what is shifted or divided, of the floating number
   const TypeDescriptor* second;  // of the index, of by how much, of the whole number
 };
 
@@ -50,6 +51,11 @@ extern "C" void __ubsan_handle_shift_out_of_bounds(const Undefined* at, uintptr_
   end_launch(at->place, emulator::ReportKind::undefined_arithmetic, "undefined arithmetic",
              fmt::format("a shift of {} by {} bits, where a GPU leaves nothing and a CPU something", at->first->name,
                          static_cast<int32_t>(by)));
+}
+
+extern "C" void __ubsan_handle_divrem_overflow(const Undefined* at, uintptr_t, uintptr_t) {
+  end_launch(at->place, emulator::ReportKind::undefined_arithmetic, "undefined arithmetic",
+             fmt::format("a division of {} by zero, of which a GPU makes some number", at->first->name));
 }
 
 extern "C" void __ubsan_handle_float_cast_overflow(const Undefined* at, uintptr_t bits) {

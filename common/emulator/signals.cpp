@@ -92,10 +92,10 @@ std::pair<SourceLine, std::string> line_of(const Block& block, const void* pc) {
   block.scheduler.stop();
 }
 
-[[noreturn]] void divided_by_zero(Block& block, const void* pc) {
+[[noreturn]] void no_quotient(Block& block, const void* pc) {
   [&] {
     const auto [where, line_name] = line_of(block, pc);
-    block.report_at(ReportKind::kernel_exception, {where}, block.wording.division_by_zero(line_name));
+    block.report_at(ReportKind::kernel_exception, {where}, block.wording.no_quotient(line_name));
   }();
   block.scheduler.stop();
 }
@@ -138,7 +138,7 @@ void handle(int signal, siginfo_t* info, void* opaque) {
     return;
   }
   current.in_fault = true;
-  if (signal == SIGFPE) divided_by_zero(*block, program_counter(context));
+  if (signal == SIGFPE) no_quotient(*block, program_counter(context));
   plain_access(*block, info->si_addr, kind_of_access(context), program_counter(context));
 }
 

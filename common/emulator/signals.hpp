@@ -1,4 +1,4 @@
-// What a kernel does past the emulator ends in a signal: a pointer that leads nowhere, a division by zero, a loop
+// What a kernel does past the emulator ends in a signal: a pointer that leads nowhere, a quotient that is no integer, a loop
 // without an emulated instruction. During a launch these signals become reports. Linux only; not under
 // AddressSanitizer, which reports the first two itself.
 #pragma once

@@ -221,8 +221,8 @@ std::string Wording::plain_access(std::string_view what, std::string_view place,
       thread_name(current.thread()), what, place, line_name, block_name());
 }
 
-std::string Wording::division_by_zero(std::string_view line_name) const {
-  return fmt::format("{} has divided an integer by zero, {}, {}", thread_name(current.thread()), line_name,
+std::string Wording::no_quotient(std::string_view line_name) const {
+  return fmt::format("{} has divided integers without a quotient, {}, {}", thread_name(current.thread()), line_name,
                      block_name());
 }
 

@@ -49,7 +49,7 @@ struct Wording {
 
   // ---- the signals', about the running lane at `line_name`
   std::string plain_access(std::string_view what, std::string_view place, std::string_view line_name) const;
-  std::string division_by_zero(std::string_view line_name) const;
+  std::string no_quotient(std::string_view line_name) const;
   std::string stuck(std::string_view line_name) const;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <future>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -26,8 +27,8 @@ void parallel_for(int64_t count, int64_t grain, const std::function<void(int64_t
       if (!thrown) thrown = std::current_exception();
     }
   };
-  std::vector<std::jthread> helpers;
-  for (int64_t i = 1; i < threads; ++i) helpers.emplace_back(drain);
+  std::vector<std::future<void>> helpers;  // libc++ has no jthread before 20
+  for (int64_t i = 1; i < threads; ++i) helpers.push_back(std::async(std::launch::async, drain));
   drain();
   helpers.clear();
   if (thrown) std::rethrow_exception(thrown);

@@ -60,6 +60,7 @@ Status judge_all(Judge& judge, const Options& options, const Subjects& all) {
   if (options.on != Where::gpu) {
     const Status status = judge_on(emulator_backend(), judge, subjects, options, EMULATOR_SHAPE);
     if (!status) return status;
+    if (!weaker_checks().empty()) notes.emplace_back(weaker_checks());
   }
   if (options.on == Where::cpu) return {};
   const auto gpu = gpu_info();

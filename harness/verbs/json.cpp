@@ -58,6 +58,7 @@ Json to_json(const CheckResult& result) {
             {"counts_ok", result.counts_right()}};
   if (!result.told.empty())
     json.set("told", Json::array(result.told, [](const Failure& told) { return to_json(told); }));
+  if (result.backend == Place::emulator && !weaker_checks().empty()) json.set("weaker", std::string(weaker_checks()));
   if (result.shape.softmax_scale > 0) json.set("softmax_scale", result.shape.softmax_scale);
   if (result.rms_tolerance > 0) {
     json.set("rms_err", result.rms_err);

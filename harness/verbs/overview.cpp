@@ -124,6 +124,7 @@ Result<ExitCode> overview_verb(const Options& options) {
   print_wrapped(out,
                 fmt::format("Counted here, on the emulator: {}, normal inputs. Conflicts: of ldmatrix; 1-way is none.",
                             to_string(shape)));
+  if (!weaker_checks().empty()) print_wrapped(out, std::string(weaker_checks()));
   if (recorded.rows.empty()) {
     fmt::print(out, "* No GPU's results are recorded in docs/results/ yet.\n");
   } else {

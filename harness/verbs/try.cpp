@@ -273,10 +273,11 @@ Names names_in(const std::string& object, const fs::path& log) {
 // Beyond what the rung itself wants: GPU instructions, and C's functions on floats and memory.
 Status check_names(const std::string& file, const Recipe& recipe, const std::string& object, const fs::path& log) {
   static const std::set<std::string_view> HARMLESS = {
-      "fmaxf", "fminf", "fabsf", "expf", "exp2f", "logf", "log2f", "sqrtf", "fmaf", "memcpy", "memset", "memmove",
-      "memcmp", "_GLOBAL_OFFSET_TABLE_", "__tls_get_addr",  // these two come with -fPIC
+      "fmaxf", "fminf", "fabsf", "expf", "exp2f", "logf", "log2f", "sqrtf", "fmaf", "memcpy", "memset", "wmemset",
+      "memmove", "memcmp", "_GLOBAL_OFFSET_TABLE_", "__tls_get_addr",  // these two come with -fPIC
       // Where the compiler adds a check: common/emulator/sanitizer.cpp.
-      "__ubsan_handle_out_of_bounds", "__ubsan_handle_shift_out_of_bounds", "__ubsan_handle_float_cast_overflow"};
+      "__ubsan_handle_out_of_bounds", "__ubsan_handle_shift_out_of_bounds", "__ubsan_handle_float_cast_overflow",
+      "__ubsan_handle_divrem_overflow"};
   const Names known = names_in(recipe.object, log), own = names_in(object, log);
   const bool keeps_unused =
       recipe.command.find(" -Og") != std::string::npos;  // an object that nobody uses; the last build does not

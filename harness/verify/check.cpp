@@ -315,6 +315,11 @@ void CheckResult::fail(FailureKind kind, std::string message, std::string_view d
   failures.push_back({kind, std::move(message), std::string(detail), std::move(where)});
 }
 
+std::string_view weaker_checks() {
+  constexpr std::string_view HERE = LADDER_WEAKER;
+  return HERE.empty() ? HERE : "Checks are weaker here: " LADDER_WEAKER ".";
+}
+
 CheckResult start_result(const Rung& rung, const Variant& variant, const Shape& shape, std::string_view inputs,
                          Place backend) {
   return {.rung = std::string(rung.name),

@@ -88,6 +88,9 @@ struct CheckResult {
             std::vector<emulator::SourceLine> where = {});
 };
 
+// Where the emulator's checks are weaker in this build than elsewhere, as a sentence; empty if they are not. CMake finds it out.
+std::string_view weaker_checks();
+
 // A result without a word yet.
 CheckResult start_result(const Rung& rung, const Variant& variant, const Shape& shape, std::string_view inputs,
                          Place backend);

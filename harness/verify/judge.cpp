@@ -97,7 +97,7 @@ class OnEmulator final : public Backend {
     std::vector<Trial> trials = emulator_trials(*subject.variant, shape, choice);
     if (subject.own == nullptr) return trials;
     // What the rung can be launched with, a kernel in its place must be.
-    std::erase_if(trials, &Trial::starts_only);
+    std::erase_if(trials, [](const Trial& trial) { return trial.starts_only; });
     for (Trial& trial : emulator_trials(*subject.own, shape, choice)) {
       if (!trial.starts_only) continue;
       if (auto turns = blocks_in_turns(subject, trial)) trials.push_back(std::move(*turns));

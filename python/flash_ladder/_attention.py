@@ -25,24 +25,36 @@ def attention(
 ):  # fmt: skip
     """softmax(q k^T * scale) v, by a kernel of the ladder.
 
-    q: [batch, n_q, heads, d]; k, v: [batch, n_k, kv_heads, d], of NumPy, PyTorch, CuPy or JAX; heads is a multiple of kv_heads.
-    causal: the last query sees all keys, the one before it all but one, and so on. scale: 1 / sqrt(d), unless it is given.
-    window: (left, right), how many keys before and behind its own a query sees; -1 or None is all.
-    softcap: scores become softcap * tanh(score / softcap); 0: they stay.
-    alibi_slopes: [heads], of which each times the distance of query and key is taken from a score.
-    sink: [heads], the score of a key that has no value.
-    mask_intervals: (first, end), two int32 [batch, n_q], any numbers: of the keys that it sees otherwise a query sees those from `first` on
-    and before `end`, in all heads. Where there are none its result is 0, and its row sum's logarithm -infinity.
-    out: where the result goes; otherwise it is a new array, [batch, n_q, heads, d] in one piece.
-    rung: the kernel's name, "02_swizzle" or "02"; otherwise, of all that take the problem, of those with the newest
-    instructions the last.
-    deterministic: gradients have the same bits in each run, as results always have.
-    Returns the result, with return_lse and its row sums' logarithms, [batch, heads, n_q] in float32.
-
     On a GPU it runs in the current stream, and nobody waits for it; arrays in host memory run on the emulator. A rung that
     takes no strides reads and writes [batch, heads, n, d]; what lies otherwise, or not on 16 bytes, is copied once.
-    ValueError: the arrays do not fit together. TypeError: something is of the wrong type. NotImplementedError: no kernel takes
-    the problem, and why.
+
+    Args:
+        q: [batch, n_q, heads, d], of NumPy, PyTorch, CuPy or JAX; heads is a multiple of kv_heads.
+        k: [batch, n_k, kv_heads, d], as q.
+        v: [batch, n_k, kv_heads, d], as q.
+        causal: The last query sees all keys, the one before it all but one, and so on.
+        scale: Of scores; 1 / sqrt(d), unless it is given.
+        window: (left, right), how many keys before and behind its own a query sees; -1 or None is all.
+        softcap: Scores become softcap * tanh(score / softcap); 0: they stay.
+        alibi_slopes: [heads], of which each times the distance of query and key is taken from a score.
+        sink: [heads], the score of a key that has no value.
+        mask_intervals: (first, end), two int32 [batch, n_q], any numbers: of the keys that it sees otherwise a query sees those
+            from `first` on and before `end`, in all heads. Where there are none its result is 0, and its row sum's logarithm
+            -infinity.
+        return_lse: The logarithms of row sums are returned as well.
+        out: Where the result goes; otherwise it is a new array, [batch, n_q, heads, d] in one piece.
+        rung: The kernel's name, "02_swizzle" or "02"; otherwise, of all that take the problem, of those with the newest
+            instructions the last.
+        deterministic: Gradients have the same bits in each run, as results always have.
+
+    Returns:
+        The result, [batch, n_q, heads, d], of q's kind; with return_lse a pair of it and its row sums' natural logarithms,
+        [batch, heads, n_q] in float32.
+
+    Raises:
+        ValueError: The arrays do not fit together.
+        TypeError: Something is of the wrong type.
+        NotImplementedError: No kernel takes the problem, and why.
     """
     intervals = None if mask_intervals is None else _intervals(mask_intervals)
     if (again := short_ways.get(type(q))) is not None and deterministic is False:
@@ -293,18 +305,29 @@ class _Told:
 
 @dataclasses.dataclass(frozen=True)
 class Why:
-    """Which kernel solves a problem, and why others do not."""
+    """Which kernel solves a problem, and why others do not: what why() returns.
+
+    Attributes:
+        problem: As a line of text.
+        rung: The one that takes it; None: no rung does.
+        variant: Of its kernel, by its tile.
+        device: "the emulator", or "GPU 0".
+        also: Rungs that could, too.
+        refused: The others, each with what it lacks.
+        largest_score: Times log2(e), that the kernel takes; None: as large as f32 has them.
+        says_why: The chapter that tells why there is an end.
+    """
 
     SHOWN: ClassVar[int] = 3  # of others, when it is printed
 
     problem: str
-    rung: str | None  # None: no rung takes it
-    variant: str | None  # of its kernel, by its tile
-    device: str  # "the emulator", "GPU 0"
-    also: list[str]  # rungs that could, too
-    refused: dict[str, str]  # the others, and what they lack
-    largest_score: float | None = None  # times log2(e), that the kernel takes; None: as large as f32 has them
-    says_why: str | None = None  # the chapter that tells why there is an end
+    rung: str | None
+    variant: str | None
+    device: str
+    also: list[str]
+    refused: dict[str, str]
+    largest_score: float | None = None
+    says_why: str | None = None
 
     def __str__(self) -> str:
         lines = [f"{self.problem}: " + (f"{self.rung} ({self.variant}), on {self.device}" if self.rung else "no rung takes it")]
@@ -329,8 +352,23 @@ class Why:
 def why(
     *problem, lse: bool = False, device: int | None = None, deterministic: bool = False, rung: str | None = None, **options
 ) -> Why:  # fmt: skip
-    """Which kernel attention(q, k, v, ...) takes, asked with the same arguments, or with a problem as a line of text,
-    "b=2 h=32 kv=8 n=4096 d=128 bf16 causal", for the GPU of that number or the emulator (None)."""
+    """Which kernel attention() takes, and why others do not. Nothing is computed.
+
+    Args:
+        *problem: q, k and v, as attention() takes them; or a line of text, "b=2 h=32 kv=8 n=4096 d=128 bf16 causal".
+        lse: Row sums' logarithms are wanted as well.
+        device: Of a line of text: a GPU's number, or None, which is the emulator.
+        deterministic: As in attention().
+        rung: This one, and whether it does.
+        **options: The other arguments of attention().
+
+    Returns:
+        A Why, which prints as some lines.
+
+    Raises:
+        ValueError: The arrays do not fit together, or the text is no problem.
+        TypeError: Something is of the wrong type.
+    """
     if device is not None and (isinstance(device, bool) or not isinstance(device, int)):
         raise TypeError(f"device is {device!r}; it is a GPU's number, or None, which is the emulator.")
     rung = _named(rung)

@@ -16,17 +16,39 @@ def flash_attn_with_kvcache(
 ):  # fmt: skip
     """Attention of a few new queries of each sequence over its cache, which first takes their keys and values, in place.
 
-    q: [batch, n_q, heads, d]. k_cache, v_cache: [batch, room, kv_heads, d]; or with block_table, int32 [batch, most pages of a sequence],
-    in pages: [pages, page size, kv_heads, d]. Several sequences may share a page. k, v: [batch, n_new, kv_heads, d] or None.
-    cache_seqlens: int32 [batch], or a number for all: the keys that are there before the call; None: all that there is room for.
-    cache_batch_idx: int32 [batch], which row of the cache is a sequence's. causal: the last query sees all keys, new ones too.
-    num_splits: 1 where a sequence must have the same bits alone and in any batch; that takes longer, as decoding/d11_thrift tells, and
-    one rung has it. With another number the kernel shares keys out by itself. Rows of the cache behind a sequence's last key, and
-    table entries behind its last page, may hold anything.
+    On a GPU nobody waits, and lengths are not looked at: kernels take no more keys than there is room for, and new tokens for which
+    there is none are dropped. The pages of a table must be there. Rows of the cache behind a sequence's last key, and table entries behind its last page, may hold anything.
 
-    Returns the result, [batch, n_q, heads, d], and with return_softmax_lse LSE, [batch, heads, n_q] in float32. On a GPU nobody waits:
-    lengths and table are not looked at, and must be right. New tokens for which there is no room are dropped there. ValueError,
-    TypeError and NotImplementedError as of attention().
+    Args:
+        q: [batch, n_q, heads, d]; heads is a multiple of kv_heads.
+        k_cache: [batch, room, kv_heads, d]; with block_table in pages, [pages, page size, kv_heads, d].
+        v_cache: As k_cache.
+        k: New keys, [batch, n_new, kv_heads, d], or None.
+        v: New values, as k.
+        rotary_cos: None.
+        rotary_sin: None.
+        cache_seqlens: int32 [batch], or a number for all: the keys that are there before the call; None: all that there is room
+            for.
+        cache_batch_idx: int32 [batch], which row of the cache is a sequence's.
+        cache_leftpad: None.
+        block_table: int32 [batch, most pages of a sequence]. Several sequences may share a page.
+        softmax_scale: Of scores; None: 1 / sqrt(d).
+        causal: The last query sees all keys, new ones too.
+        window_size: (left, right), how many keys before and behind its own a query sees; -1 is all.
+        softcap: Scores become softcap * tanh(score / softcap); 0: they stay.
+        rotary_interleaved: Says nothing without rotary_cos.
+        alibi_slopes: [heads], of which each times the distance of query and key is taken from a score.
+        num_splits: 1 where a sequence must have the same bits alone and in any batch; that takes longer, and one rung has it,
+            d11_thrift. Another number says nothing: the kernel shares keys out by itself.
+        return_softmax_lse: LSE is returned as well.
+
+    Returns:
+        The result, [batch, n_q, heads, d]; with return_softmax_lse a pair of it and LSE, [batch, heads, n_q] in float32.
+
+    Raises:
+        ValueError: The arrays do not fit together; on the emulator also: there is no room for new keys.
+        TypeError: Something is of the wrong type, or of JAX, whose arrays never change.
+        NotImplementedError: No kernel takes the problem, and why; or what is None above is something else.
     """
     if not (rotary_cos is None and rotary_sin is None and cache_leftpad is None):
         _refuse(rotary_cos=rotary_cos, rotary_sin=rotary_sin, cache_leftpad=cache_leftpad)

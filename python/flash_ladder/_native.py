@@ -79,6 +79,11 @@ _POINTERS = [struct.Struct(f"@{count}P") for count in range(len(_names) + 1)]
 
 
 def rungs() -> list[dict]:
+    """The kernels of this installation, in the ladder's order.
+
+    Returns:
+        For each rung its name, idea, the GPUs it is for, and its variants: what each takes, and whether it is there for a GPU.
+    """
     return json.loads(_library.flash_ladder_rungs())
 
 

@@ -15,10 +15,24 @@ from ._arrays import library_of
 from ._attention import attention as attend
 from ._torch import WITHOUT, has_changed, wants_gradients
 
+__all__ = ["attention", "share"]
+
 
 def share(x: torch.Tensor, rank: int, ranks: int) -> torch.Tensor:
-    """A rank's rows of [batch, n, heads, d]: of 2 * ranks pieces the rank-th and the rank-th from the end, so that under a mask all have
-    the same to do."""
+    """A rank's share of a sequence: of 2 * ranks pieces the rank-th and the rank-th from the end, so that under a mask all have the
+    same to do.
+
+    Args:
+        x: [batch, n, heads, d]; n is a multiple of 2 * ranks.
+        rank: Whose.
+        ranks: How many there are.
+
+    Returns:
+        [batch, n / ranks, heads, d].
+
+    Raises:
+        ValueError: n is no multiple of 2 * ranks.
+    """
     pieces = x.chunk(2 * ranks, dim=1)
     if len(pieces) != 2 * ranks or x.shape[1] % (2 * ranks):
         raise ValueError(f"{x.shape[1]} rows cannot be shared by {ranks} ranks; they must be a multiple of {2 * ranks}.")
@@ -30,11 +44,32 @@ def attention(
     scale: float | None = None, rung: str | None = None, return_lse: bool = False, timeout: float | None = None,
     deterministic: bool = False,
 ) -> Any:  # fmt: skip
-    """attention() over the shares of all ranks of a group: the result for this rank's queries. Shares are as share() makes them, of one
-    size on all ranks. On GPUs nobody waits on the host: a stream waits for K and V.
-    timeout: seconds, after which a rank that waits for another one gives up, with a RuntimeError. On GPUs the host then waits for each
-    pass, of which kernels that last longer than a pass see nothing. Without it the group's own timeout ends the process.
-    Gradients: all ranks ask for them, and all go backward; deterministic: with the same bits in each run."""
+    """attention() over the shares of all ranks of a group. Of gradients: all ranks ask for them, and all go backward.
+
+    On GPUs nobody waits on the host: a stream waits for K and V.
+
+    Args:
+        q: This rank's share, [batch, n / ranks, heads, d], as share() makes it, of one size on all ranks.
+        k: [batch, n / ranks, kv_heads, d], as q.
+        v: [batch, n / ranks, kv_heads, d], as q.
+        group: Of torch.distributed; None: all ranks.
+        causal: A query sees the keys up to its own.
+        scale: Of scores; None: 1 / sqrt(d).
+        rung: The kernel's name; None: the last that takes it.
+        return_lse: LSE is returned as well.
+        timeout: Seconds, after which a rank that waits for another one gives up. On GPUs the host then waits for each pass, of
+            which kernels that last longer than a pass see nothing. None: the group's own timeout ends the process.
+        deterministic: Gradients have the same bits in each run.
+
+    Returns:
+        The result for this rank's queries, [batch, n / ranks, heads, d]; with return_lse a pair of it and LSE,
+        [batch, heads, n / ranks] in float32.
+
+    Raises:
+        ValueError: The shares do not fit together.
+        NotImplementedError: No kernel takes them, and why.
+        RuntimeError: Another rank did not answer in time.
+    """
     if q.shape[1] != k.shape[1] or q.shape[1] % 2:
         raise ValueError(f"q has {q.shape[1]} rows and k {k.shape[1]}; a share has two pieces of the same size.")
     options = Options(group, causal, scale, rung, timeout, deterministic or torch.are_deterministic_algorithms_enabled())

@@ -23,7 +23,14 @@ NAME = "ladder"
 OTHERWISE = "\n  For this model: attn_implementation='sdpa'"
 
 
+__all__ = ["register"]
+
+
 def register() -> None:
+    """Makes the kernels known to transformers, once: from then on a model takes attn_implementation="ladder".
+
+    What no kernel takes, dropout or a mask of one's own, is a NotImplementedError when the model is called.
+    """
     AttentionInterface.register(NAME, attend)
     AttentionMaskInterface.register(NAME, mask)
 

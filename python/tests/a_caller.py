@@ -32,6 +32,14 @@ def of_lengths(q: Halves, kv: Halves, ends: npt.NDArray[np.int32]) -> Halves:
     return flash_ladder.flash_attn_varlen_kvpacked_func(q, kv, ends, ends, 64, 64, softmax_scale=0.1)
 
 
+def of_a_cache(q: Halves, cache: Halves, new: Halves) -> Halves:
+    return flash_ladder.flash_attn_with_kvcache(q, cache, cache, new, new, cache_seqlens=64, causal=True)
+
+
+def of_documents(q: Halves, ends: npt.NDArray[np.int32]) -> Halves:
+    return flash_ladder.attention(q, q, q, mask_intervals=(0 * ends, ends))
+
+
 def reasons(problem: str) -> list[str]:
     why = flash_ladder.why(problem)
     return [f"{rung}: {reason}" for rung, reason in why.refused.items()] if why.rung is None else [why.rung, *why.also]

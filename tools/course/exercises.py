@@ -295,6 +295,7 @@ class Exercise:
             if not verdict.passed:
                 return verdict
             aims = by_shape(target.result())
+        weaker = [rows[0]["weaker"]] if "weaker" in rows[0] else []
         pairs = [(mine, aims[shape]) for shape, mine in by_shape(rows).items() if shape in aims]  # a tile of one's own has its own
         if self.kind == "climb":
             over = next((pair for pair in pairs if above(*pair)), None)
@@ -306,12 +307,12 @@ class Exercise:
                 if number_of or wanted:
                     mark = "   too many" if number_of > wanted else "   fewer!" if number_of < wanted else ""
                     lines.append(f"{counter:<20}{number_of:>14,}{wanted:>14,}{mark}")
-            return Verdict(not over, "above_target" if over else "passed", "\n".join(lines))
+            return Verdict(not over, "above_target" if over else "passed", "\n".join(lines + weaker))
         costs = [(cost.cost_of(mine), cost.cost_of(aim)) for mine, aim in pairs]
         dearer = next((i for i, (mine, aim) in enumerate(costs) if mine.total > aim.total), None)
         row, (mine, aim) = pairs[dearer or 0][0], costs[dearer or 0]
         text = (f"The answers are right. By its counts at n = {row['n']}, {row['batch'] * row['heads']} head(s):\n"
-                f"yours is {mine}.\n{self.rung} is {aim}.")
+                + "\n".join([f"yours is {mine}.", f"{self.rung} is {aim}.", *weaker]))
         return Verdict(dearer is None, "passed" if dearer is None else "above_target", text, costs[0][0])
 
     def _judge_answers(self, text: str, seed: str) -> Verdict:

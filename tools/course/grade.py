@@ -330,7 +330,7 @@ def judged(exercise: Exercise, submission: Submission, marks: dict[str, float], 
     said = verdict.text if not verdict.passed or exercise.kind == "predict" else "Passed."
     facets = {name: {"score": round(marks[name] * earned.get(name, 0.0), 2), "of": marks[name]} for name in FACETS if marks.get(name)}
     return {"score": round(sum(facet["score"] for facet in facets.values()), 2), "passed": verdict.passed, "reason": ladder.fate or verdict.reason,
-            "marks": facets, "said": said.strip()[:MOST_SAID]}
+            "marks": facets, "said": said.strip()[:MOST_SAID]} | {"weaker": row["weaker"] for row in ladder.rows or [] if "weaker" in row}
 
 
 def nothing_judged(reason: str, text: str, marks: dict[str, float]) -> dict:
@@ -717,6 +717,8 @@ def grade(typed: argparse.Namespace) -> int:
         points, whole = graded[0].most, document(graded[0])
         said = table(graded[0].submissions, graded[0].marks, points)
 
+    # Where it was judged, a kernel may pass that elsewhere does not.
+    said = "\n".join([said, *dict.fromkeys(printable(each.result["weaker"]) for of in graded for each in of.submissions if "weaker" in each.result)])
     write(typed.json, json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
     write(typed.csv, gradebook(graded, points))
     print(said, file=sys.stderr if "-" in (typed.json, typed.csv) else sys.stdout)

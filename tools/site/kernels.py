@@ -14,7 +14,8 @@ from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
 from tools import changes, results, rungs
-from tools.site.blocks import LAUNCH, part_lines, PARTS, region_lines
+from tools.kernel_parts import LAUNCH, PARTS, part_lines
+from tools.site.blocks import region_lines
 
 
 def rung_named(directive: str, name: str) -> rungs.Rung:

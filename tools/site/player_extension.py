@@ -13,8 +13,8 @@ from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
 from tools import rungs
+from tools.kernel_parts import PARTS
 from tools.site.drawings import dealt, layouts
-from tools.site.blocks import PARTS
 from tools.site.kernels import code, highlighted, kernel_path
 from tools.site import traces
 

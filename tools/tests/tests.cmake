@@ -11,7 +11,7 @@ set(python WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} COMMAND ${LADDER_PYTHON} -m)
 # The built program says which rungs there are (tools/rungs.py).
 set(asks_ladder ENVIRONMENT LADDER=$<TARGET_FILE:ladder>)
 
-foreach(name rungs front_door release evidence chapters predictions rows book peers lengths)
+foreach(name api rungs front_door release evidence chapters predictions rows book peers lengths)
   add_test(NAME ${name} ${python} tools.tests.${name}_tests)
   set_tests_properties(${name} PROPERTIES LABELS scripts ${asks_ladder})
 endforeach()
@@ -52,6 +52,9 @@ foreach(name learn course_pages)
   add_test(NAME ${name} ${python} tools.tests.course.${name}_tests)
   set_tests_properties(${name} PROPERTIES LABELS "scripts;course" ${asks_ladder})
 endforeach()
+# As they are committed; .ci/nightly runs them.
+add_test(NAME notebooks ${python} tools.tests.course.notebooks_tests AsCommitted)
+set_tests_properties(notebooks PROPERTIES LABELS "scripts;course" ${asks_ladder})
 # A class of a hundred with attackers in it, minutes of it: before a release, and before a lecturer relies on it
 # (course/grading.md), on the machine that will grade.
 add_test(NAME grade_class CONFIGURATIONS release ${python} tools.tests.course.grade_class_tests)

@@ -641,6 +641,9 @@ __global__ void index_of_lane(uint32_t* result) {
 __global__ void shift_by_lane(uint32_t* result, int more) {
   st_global_b32(result + threadIdx.x, 0xccccccccu >> (threadIdx.x + more));  // @shift
 }
+__global__ void share_of_lanes(uint32_t* result, uint32_t more) {
+  st_global_b32(result + threadIdx.x, 96 / (threadIdx.x + more));  // @share
+}
 __global__ void made_unsigned(uint32_t* result, float value) {
   st_global_b32(result + threadIdx.x,
                 static_cast<uint32_t>(value - static_cast<float>(threadIdx.x)));  // @made unsigned
@@ -676,6 +679,17 @@ TEST_CASE("what C++ leaves open ends the launch, for a GPU does not do what a CP
     CHECK(report.kind == ReportKind::undefined_arithmetic);
     CHECK(report.where == std::vector{MARKED("shift")});
     CHECK_THAT(report.message, Contains("a shift of 'unsigned int' by 32 bits") && Contains("thread 30 (warp 0)"));
+  }
+  SECTION("a division by zero") {
+    uint32_t more = 1;
+    launch(device, share_of_lanes, dim3(1), dim3(32), 0, at, more);
+    check_silent(device);
+    CHECK(result[2] == 32);
+    more = 0u - 3;
+    const Report report = report_of(share_of_lanes, &at, &more);
+    CHECK(report.kind == ReportKind::undefined_arithmetic);
+    CHECK(report.where == std::vector{MARKED("share")});
+    CHECK_THAT(report.message, Contains("a division of 'unsigned int' by zero") && Contains("thread 3 (warp 0)"));
   }
   SECTION("a number below zero made unsigned") {
     float value = 31.5f;

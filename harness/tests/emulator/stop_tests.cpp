@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <future>
 #include <numeric>
 #include <thread>
 
@@ -98,7 +99,7 @@ std::atomic<bool> stop;
 
 Device stopped_soon(void (*kernel)(uint32_t), uint32_t argument) {
   stop = false;
-  std::jthread timer([] {
+  const std::future<void> timer = std::async(std::launch::async, [] {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     stop = true;
   });
@@ -270,10 +271,12 @@ __global__ void through_the_emulator(const uint32_t* in, uint32_t* out) {
   st_global_b32(out, ld_global_b32(in) + 1);
 }
 
-__global__ void divides(uint32_t by) {
-  const uint32_t quotient = 7 / (threadIdx.x + by);  // @quotient
-  st_shared_b32(smem_base() + 64 + threadIdx.x * 4, quotient);
+#ifdef __x86_64__
+__global__ void divides_the_smallest(uint32_t by) {
+  const int32_t quotient = INT32_MIN / static_cast<int32_t>(threadIdx.x + by);  // @quotient
+  st_shared_b32(smem_base() + 64 + threadIdx.x * 4, static_cast<uint32_t>(quotient));
 }
+#endif
 
 }  // namespace
 
@@ -336,16 +339,16 @@ TEST_CASE("a kernel's own pointer ends the launch where pages are protected", "[
   }
 }
 
-TEST_CASE("a division by zero ends the launch", "[emulator][stop]") {
 #ifdef __x86_64__
-  check_silent(run_with({.threads = 1}, divides, 32, 1));
-  const Device device = run_with({.threads = 1}, divides, 32, 0u - 3);
+TEST_CASE("a quotient that is no integer ends the launch where the processor stops at it", "[emulator][stop]") {
+  check_silent(run_with({.threads = 1}, divides_the_smallest, 32, 1));
+  const Device device = run_with({.threads = 1}, divides_the_smallest, 32, 0u - 4);
   const Report& report = only_report(device);
   CHECK(report.kind == ReportKind::kernel_exception);
   CHECK(report.where == std::vector{MARKED("quotient")});
-  CHECK_THAT(report.message, StartsWith("thread 3 (warp 0) has divided an integer by zero, at"));
-#endif
+  CHECK_THAT(report.message, StartsWith("thread 3 (warp 0) has divided integers without a quotient, at"));
 }
+#endif
 
 TEST_CASE("a loop without an instruction ends the launch", "[emulator][stop]") {
   SECTION("by the clock") {

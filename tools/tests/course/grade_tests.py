@@ -201,6 +201,19 @@ class Command(Commands):
         self.assertRegex(out, r"(?m)^cyd +0 .* wrong_result, same file as dee$")
         self.assertIn("5 graded, 1 passed, mean 20.0 of 100.", out)
 
+    def test_weaker_checks_are_named_once(self) -> None:
+        def on_a_weaker_machine(*arguments):
+            verdict = compared(*arguments)
+            exercises.run_ladder.rows[0]["weaker"] = "Checks are weaker here: of some."
+            return verdict
+
+        self.put_class(FILL)
+        with mock.patch.object(exercises.Exercise, "_try", on_a_weaker_machine):
+            out, _ = self.grade("--exercise", "02a")
+        self.assertTrue(out.endswith(" of 100.\nChecks are weaker here: of some.\n"), out)
+        out, _ = self.grade("--exercise", "02a")
+        self.assertNotIn("weaker", out)
+
     def test_the_same_submissions_give_the_same_bytes(self) -> None:
         self.put_class(FILL)
         first, again, alone = (self.home / name for name in ("1.json", "2.json", "3.json"))
