@@ -424,6 +424,11 @@ def changed(name: str) -> int:
     return _only([lines for rung, (_, lines) in changes.since_previous().items() if rung == _full(name)], f"{name} with a rung before it")
 
 
+def steps(most: int = sys.maxsize) -> int:
+    """How many rungs change so many lines of the one that they start from, at most."""
+    return sum(lines <= most for _, lines in changes.since_previous().values())
+
+
 def mutants(column: str) -> int:
     """A column of mutants.csv, summed over its rungs: mutants('survived')."""
     rows = results.table("mutants.csv")
@@ -438,7 +443,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, prefill, overhead, page, decoding, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, prefill, overhead, page, decoding, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, steps, mutants, count, min, max)}
 
 
 def value(expression: str):
