@@ -78,6 +78,7 @@ class Commits(unittest.TestCase):
         for commit, files in named.items():
             with self.subTest(commit=commit, files=sorted(files)):
                 self.assertNotEqual(history.has(commit), commit in listed, "in git, or in docs/results/row_commits.csv with what is there instead")
+        self.assertLessEqual(listed.keys(), named.keys(), "no row names it any more")
         for commit, row in listed.items():
             with self.subTest(commit=commit):
                 self.assertTrue(history.has(row["in_git"]) and row["why"])
