@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools import history, results
+from tools import history, results, rungs
 from tools.evidence import machine_code as mc
 from tools.paths import ROOT
 
@@ -62,9 +62,11 @@ def stand_ins() -> dict[str, str]:
 
 def timed() -> list[Timed]:
     """What rows there are of rungs, in the files' order."""
-    rows = [row for card in CARDS for row in results.table(f"{card}.csv") if row["kind"] == "stage" and row["source"] == "measured"]
-    of = [(row["stage"].partition("[")[0], row["commit"]) for row in rows]
-    dates = {key: row["date"] for key, row in zip(of, rows)}
+    rows = [(row["stage"].partition("[")[0], row) for card in CARDS for row in results.table(f"{card}.csv") if row["kind"] == "stage" and row["source"] == "measured"]
+    rows += [(rung, row) for row in results.table(results.DECODING) if rungs.find(rung := row["attention"].partition(" ")[0])]
+    rows += [(row["rung"], row) for row in results.table("h200_peers.csv") if row["rung"]]
+    of = [(rung, row["commit"]) for rung, row in rows]
+    dates = {key: row["date"] for key, (_, row) in zip(of, rows)}
     return [Timed(stage, commit, dates[stage, commit], count) for (stage, commit), count in Counter(of).items()]
 
 

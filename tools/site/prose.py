@@ -38,7 +38,7 @@ _taken: list["Taken"] = []  # what the formula that is being computed has read s
 HOLE = re.compile(r"\{([^{}]+)\}")
 INLINE = re.compile(r"<!--=(.+?)-->(.*?)<!--/-->", re.S)
 TABLE = re.compile(r"^(<!-- table (.*)\n((?:.+\n)*?)-->\n)(?:\|.*\n)*<!-- /table -->$", re.M)
-TRIALS = ("h200_trials_hopper.csv", "h200_trials_backward.csv", "h200_trials_backward_clocks.csv", "h200_trials_backward_d64.csv")
+TRIALS = ("h200_trials.csv", "h200_trials_hopper.csv", "h200_trials_backward.csv", "h200_trials_backward_clocks.csv", "h200_trials_backward_d64.csv")
 SMS = 132  # of the H200 that all files here are of
 METRICS = {
     "wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
@@ -116,6 +116,13 @@ def repeat(name: str, **shape) -> results.Row:
     selection, file = results.Selection(**shape), "docs/results/h200_repeat.csv"
     found = [row for row in _of(name, results.recorded("h200_repeat.csv"), file) if selection.takes(row)]
     return _take("h200", _only(found, f"{name} at {selection} in {file}"), selection)
+
+
+def again(name: str, commit: str, **shape) -> results.Row:
+    """The same of a later run, h200_again.csv, which may have several of a problem."""
+    selection, file = results.Selection(**shape), "docs/results/h200_again.csv"
+    found = [row for row in _of(name, results.recorded("h200_again.csv"), file) if row.commit == commit and selection.takes(row)]
+    return _take("h200", _only(found, f"{name} at {selection}, commit {commit}, in {file}"), selection)
 
 
 def _selection_of(row: dict[str, str]) -> results.Selection:
@@ -291,10 +298,15 @@ def overhead(call: str, dtype: str = "float16", column: str = "us_median", card:
     return float(_only(found, f"{call} in {dtype} in docs/results/{file}")[column])
 
 
+def _figure(card: str, row: dict[str, str], column: str) -> float:
+    _taken.append(Taken(card, row["commit"], "", results.Selection(problem=row["problem"])))
+    return float(row[column])
+
+
 def page(problem: str, attention: str = "flash_ladder", column: str = "rate", card: str = "h200") -> float:
     """A figure of CARD_peers.csv: page('b=4 h=16 n=4096 d=96 bf16', 'fa3', 'us_median')."""
     found = [row for row in results.table(f"{card}_peers.csv") if (row["problem"], row["attention"]) == (problem, attention)]
-    return float(_only(found, f"{attention} with {problem} in docs/results/{card}_peers.csv")[column])
+    return _figure(card, _only(found, f"{attention} with {problem} in docs/results/{card}_peers.csv"), column)
 
 
 def decoding(attention: str, problem: str, column: str = "us_median", beside: str = "d02") -> float:
@@ -303,7 +315,7 @@ def decoding(attention: str, problem: str, column: str = "us_median", beside: st
     short = lambda name: " ".join([name.split()[0].partition("_")[0], *name.split()[1:]])  # "d06 pages=16"
     found = [row for row in results.table(results.DECODING)
              if (short(row["attention"]), short(row["last"])) == (attention, beside) and words <= set(row["problem"].split())]
-    return float(_only(found, f"{attention} with {problem} in docs/results/{results.DECODING}")[column])
+    return _figure("h200", _only(found, f"{attention} with {problem} in docs/results/{results.DECODING}"), column)
 
 
 def race(kind: str, dtype: str, what: str, card: str = "h200") -> float:
@@ -424,6 +436,11 @@ def changed(name: str) -> int:
     return _only([lines for rung, (_, lines) in changes.since_previous().items() if rung == _full(name)], f"{name} with a rung before it")
 
 
+def steps(most: int = sys.maxsize) -> int:
+    """How many rungs change so many lines of the one that they start from, at most."""
+    return sum(lines <= most for _, lines in changes.since_previous().values())
+
+
 def mutants(column: str) -> int:
     """A column of mutants.csv, summed over its rungs: mutants('survived')."""
     rows = results.table("mutants.csv")
@@ -438,7 +455,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, prefill, overhead, page, decoding, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, h100, repeat, again, beside, sweep, ncu, waits, traffic, latency, prefill, overhead, page, decoding, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, steps, mutants, count, min, max)}
 
 
 def value(expression: str):

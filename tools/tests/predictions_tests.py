@@ -65,6 +65,7 @@ class Predictions(unittest.TestCase):
                 self.assertEqual(digest(self.stages[name]), row["sha256"], "the prediction was edited")
                 self.assertEqual(row["verdict"] == "none", bool(re.match("Known from|Written after", self.stages[name])))
                 self.assertTrue(row["predicted"] or row["verdict"] == "none")
+                self.assertIn(row["trial"], ("", "relative", "itself"), "the page counts three kinds")
 
     def test_no_number_inside_a_prediction_moves(self) -> None:
         for name in LISTED:

@@ -34,6 +34,7 @@ class Ratios(unittest.TestCase):
     def test_what_compares_two_runs(self) -> None:
         one, other = "beside('31', 'fa3', n=1024, batch=16, commit='da150bdfe66d')", "beside('31', 'fa3', n=1024, batch=16, commit='41ed5b5e4dfa')"
         for formula in (f"{one}.tflops / {other}.tflops", f"100 - 100 * {one}.ms / {other}.ms", f"{one}.ratio - {other}.ratio",
+                        "decoding('d02', 'b=1 kv=8 nk=8192') / decoding('d02', 'b=1 kv=8 nk=8192', beside='d03')",
                         "h200('34').tflops / h100('75', batch=4, n=4096, problem='backward b=4 h=16 n=4096 d=128').tflops"):
             self.assertIn("compares two runs", prose.compares_two_runs(formula), formula)
         self.assertIn("compares two heats", prose.compares_two_runs("h200('26').vs_fa2 / h200('fa3').vs_fa2"))
@@ -77,6 +78,7 @@ class Commits(unittest.TestCase):
         for commit, files in named.items():
             with self.subTest(commit=commit, files=sorted(files)):
                 self.assertNotEqual(history.has(commit), commit in listed, "in git, or in docs/results/row_commits.csv with what is there instead")
+        self.assertLessEqual(listed.keys(), named.keys(), "no row names it any more")
         for commit, row in listed.items():
             with self.subTest(commit=commit):
                 self.assertTrue(history.has(row["in_git"]) and row["why"])
