@@ -890,7 +890,7 @@ __device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>&
   }
 }
 
-// ---- shares of a length of their own ----------------------------------------------------------------------------------
+// ---- shares of a length of their own --------------------------------------------------------------------------------
 
 // d09_own. How long a share is, how many a tile of rows has, and how many one of up to so many keys may have.
 constexpr int USUAL_SHARES = 16, LONGEST_SHARE = 4;

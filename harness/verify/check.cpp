@@ -521,7 +521,8 @@ std::vector<emulator::Options> other_parts(const Variant& variant, const Problem
   // The first part, the last, and the one that lies as far from the end as a known head between them from the beginning.
   from_behind.between =
       static_cast<uint64_t>(problem.far_heads - 1 - problem.launched_head(problem.shape.batch_heads() - 2));
-  return {other, in_turn, of_each_sequence, in_launches, exactly, from_behind, in_runs};
+  if (options.in_runs) return {other, in_turn, of_each_sequence, in_launches, exactly, from_behind};
+  return {in_turn, of_each_sequence, in_launches, exactly, from_behind, in_runs};
 }
 
 // The problem with the answers of rows that a launch of few clusters has written. Each block that has written has at least
