@@ -14,7 +14,7 @@ __device__ __forceinline__ float* row_of_S(const AttentionParams& p, int query) 
   return static_cast<float*>(p.workspace) + (size_t(blockIdx.z) * p.n + query) * p.n;
 }
 
-// S[query][key] = softmax_scale * dot(Q[query], K[key]), unless masked.   Grid (keys / 16, queries / 16, batch * heads).
+// S[query][key] = softmax_scale * dot(Q[query], K[key]), unless masked.  Grid (keys / 16, queries / 16, batch * heads).
 __global__ void __launch_bounds__(TILE* TILE) scores(AttentionParams p) {
   const int key = blockIdx.x * TILE + threadIdx.x % TILE, query = blockIdx.y * TILE + threadIdx.x / TILE;
   if (key >= p.n || query >= p.n || (p.causal && key > query)) return;

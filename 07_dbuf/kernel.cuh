@@ -11,6 +11,7 @@ constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;     // 128 halves = 256 B = twice around the 32 banks of 4 B
 constexpr int ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 halves: one row of an ldmatrix matrix, one vector load
 constexpr float LOG2E = 1.44269504088896341f;
+constexpr float HUGE_SCORE = 0x1p20f;  // log2 units: up to here a maximum loses no more than 1/32 when it is rounded
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <int BR_, int BC_, int WARPS_>
@@ -97,7 +98,8 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
     }
 
     // SOFTMAX  A row's scores are spread over 4 neighbouring lanes, so two exchanges complete a maximum or a sum.
-    uint32_t P_frag[M_TILES][PV_K_TILES][4];
+    float scale = scale_log2, new_max[M_TILES][2];  // in log2 units
+    bool huge = false;
 #pragma unroll
     for (int group = 0; group < M_TILES; ++group) {
       for (int lane_row = 0; lane_row < 2; ++lane_row) {
@@ -109,14 +111,31 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
         tile_max = fmaxf(tile_max, shfl_xor(tile_max, 1));
         tile_max = fmaxf(tile_max, shfl_xor(tile_max, 2));
 
-        const float new_max = fmaxf(row_max[group][lane_row], tile_max * scale_log2);  // row_max is in log2 units
-        const float correction = ex2_approx(row_max[group][lane_row] - new_max);       // <= 1; 0 on the first tile
-        row_max[group][lane_row] = new_max;
+        new_max[group][lane_row] = fmaxf(row_max[group][lane_row], tile_max * scale_log2);
+        huge |= fabsf(new_max[group][lane_row]) > HUGE_SCORE;
+      }
+    }
+    if (huge) {  // S * scale - row_max is one instruction, and rounds no product: 05 tells. Here each is rounded.
+#pragma unroll
+      for (int group = 0; group < M_TILES; ++group) {
+        for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
+          for (int i = 0; i < 4; ++i)
+            S_frag[group][key_tile][i] = fminf(S_frag[group][key_tile][i] * scale_log2, new_max[group][i / 2]);
+        }
+      }
+      scale = 1;
+    }
+    uint32_t P_frag[M_TILES][PV_K_TILES][4];
+#pragma unroll
+    for (int group = 0; group < M_TILES; ++group) {
+      for (int lane_row = 0; lane_row < 2; ++lane_row) {
+        const float correction = ex2_approx(row_max[group][lane_row] - new_max[group][lane_row]);  // 0 at first
+        row_max[group][lane_row] = new_max[group][lane_row];
 
         float tile_sum = 0.0f;
         for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-          const float low = ex2_approx(S_frag[group][key_tile][2 * lane_row] * scale_log2 - new_max);
-          const float high = ex2_approx(S_frag[group][key_tile][2 * lane_row + 1] * scale_log2 - new_max);
+          const float low = ex2_approx(S_frag[group][key_tile][2 * lane_row] * scale - row_max[group][lane_row]);
+          const float high = ex2_approx(S_frag[group][key_tile][2 * lane_row + 1] * scale - row_max[group][lane_row]);
           S_frag[group][key_tile][2 * lane_row] = low;
           S_frag[group][key_tile][2 * lane_row + 1] = high;
           tile_sum += low + high;

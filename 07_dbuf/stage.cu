@@ -31,7 +31,6 @@ ladder::Counts predict(const ladder::Shape& shape) {
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest.conflict_ways = 1.0;
-  rest.largest_score = 0x1p24f;  // 05_exp2f says why
   return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
 }
 

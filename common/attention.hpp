@@ -1,5 +1,6 @@
-// The one problem every stage solves, O = softmax(Q K^T * softmax_scale) V, as a kernel sees it. When causal, query i
-// sees keys 0..i alone: the other scores are -infinity.
+// The problems that stages solve, as a kernel sees them. First the plain one, O = softmax(Q K^T * softmax_scale) V:
+// when causal, query i sees keys 0..i alone, the other scores are -infinity. Then what models ask besides, and
+// gradients.
 #pragma once
 #include <cstdint>
 
@@ -55,8 +56,9 @@ struct ModelParams : ForwardParams {
   void* workspace;  // scratch in device memory, as many bytes as the variant's workspace_bytes says; else null
 };
 
-// And with keys and values in a cache, which has room for n_k of each sequence. Sequence s uses the first cache_seqlens[s].
-// In pages, page j of its keys is block_table[s * most_pages + j], and batches' strides of K and V are a page's.
+// And with keys and values in a cache, which has room for n_k of each sequence. Sequence s uses the first
+// cache_seqlens[s]. In pages, page j of its keys is block_table[s * most_pages + j], and batches' strides of K and V
+// are a page's.
 struct CacheParams : ModelParams {
   const int* cache_seqlens;  // [batch], 0 to n_k; null: all use all of them
   const int* block_table;  // [batch, most_pages], of pages in use 0 and more; null: a sequence's keys lie in one piece
@@ -71,8 +73,8 @@ struct ScoreParams : ModelParams {
   const float *alibi_slopes, *sinks;  // [heads]; null where there are none
 };
 
-// And with an interval of keys for each query, of any two numbers: of the keys that it sees otherwise, those from `first`
-// on and before `end`. None, if there are none.
+// And with an interval of keys for each query, of any two numbers: of the keys that it sees otherwise, those from
+// `first` on and before `end`. None, if there are none.
 struct IntervalParams : ScoreParams {
   const int *first, *end;  // [batch, n_q], contiguous; null where a query sees all of them
 };

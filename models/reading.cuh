@@ -1,5 +1,5 @@
-// Attention as models ask for it, to be read before any rung: one warp a query, no tiles, no tensor cores, nothing shared
-// and nobody to wait for. Every rung of models/ computes these lines, of more rows at a time.
+// Attention as models ask for it, to be read before any rung: one warp a query, no tiles, no tensor cores, nothing
+// shared and nobody to wait for. Every rung of models/ computes these lines, of more rows at a time.
 //   S = softmax_scale Q K^T, changed by a softcap or by ALiBi     O = softmax(S) V, over the keys that a query sees
 // Q, O: [batch, heads, n_q, d] bf16; K, V: [batch, kv_heads, n_k, d] bf16, in any strides.   LSE: [batch, heads, n_q].
 // Or Q, O: [total_q, heads, d]; K, V: [total_k, kv_heads, d]; LSE: [heads, total_q]; with cu_seqlens, [batch + 1] each.

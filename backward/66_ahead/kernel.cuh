@@ -18,32 +18,12 @@ using namespace backward::heads;
 template <int BR, int BC, int WARPS, int STAGES>
 struct Config : Walk<f16, HEAD_DIM, BR, BC, WARPS, STAGES> {};
 
-// dK and dV of BC keys, over all tiles of queries, and what these keys add to dQ.   Grid (keys / BC, batch * heads).
+// What a warpgroup does: dK and dV of its 64 keys, and half of the columns of what the block adds to dQ.
 template <class C>
-__global__ void __launch_bounds__(C::THREADS, 1)
-    gradients(GradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
-              const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map) {
+__device__ __forceinline__ void differentiate(const GradientParams& p, const Smem<C>& smem, int tiles) {
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
   constexpr int QUERY_SLICES = BR / 16;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
-  const Smem<C> smem;
-  smem.name();
-  if (threadIdx.x == 0) smem.init();
-  __syncthreads();  // safe to use the barriers
-
-  const int first_tile = p.causal ? blockIdx.x * (BC / BR) : 0;  // queries before these see none of the block's keys
-  const int tiles = p.n_q / BR - first_tile;
-
-  // LOAD  K and V once; then a tile of queries whenever a stage is empty.
-  if (warp >= WARPS) {
-    setmaxnreg_dec<PRODUCER_REGISTERS>();
-    if (threadIdx.x == WARPS * 32) load(p, smem, Q_map, K_map, V_map, dO_map, BlockInGrid<C>{}, first_tile, tiles);
-    // STORE  dQ of a tile whenever a warpgroup has stored its half.
-    if (warp > WARPS && warp <= WARPS + 2 && lane == 0)
-      add_dQ(p, smem, warp - WARPS - 1, BlockInGrid<C>{}, first_tile, tiles);
-    return;
-  }
-  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
 
   const Operands<C> operands(smem, warpgroup);
   const float scale_log2 = p.softmax_scale * LOG2E;  // exp(s * softmax_scale) = 2^(s * scale_log2)
@@ -122,6 +102,34 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const size_t warp_rows = (size_t(blockIdx.y) * p.n_k + blockIdx.x * BC + warp * 16) * HEAD_DIM;
   store_rows(p.dK + warp_rows, dK_frag, p.softmax_scale);
   store_rows(p.dV + warp_rows, dV_frag, 1.0f);
+}
+
+// dK and dV of BC keys, over all tiles of queries, and what these keys add to dQ.   Grid (keys / BC, batch * heads).
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    gradients(GradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
+              const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map) {
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const Smem<C> smem;
+  smem.name();
+  if (threadIdx.x == 0) smem.init();
+  __syncthreads();  // safe to use the barriers
+
+  const int first_tile = p.causal ? blockIdx.x * (BC / BR) : 0;  // queries before these see none of the block's keys
+  const int tiles = p.n_q / BR - first_tile;
+
+  // LOAD  K and V once; then a tile of queries whenever a stage is empty.
+  if (warp >= WARPS) {
+    setmaxnreg_dec<PRODUCER_REGISTERS>();
+    if (threadIdx.x == WARPS * 32) load(p, smem, Q_map, K_map, V_map, dO_map, BlockInGrid<C>{}, first_tile, tiles);
+    // STORE  dQ of a tile whenever a warpgroup has stored its half.
+    if (warp > WARPS && warp <= WARPS + 2 && lane == 0)
+      add_dQ(p, smem, warp - WARPS - 1, BlockInGrid<C>{}, first_tile, tiles);
+    return;
+  }
+  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
+  differentiate<C>(p, smem, tiles);
 }
 
 // LAUNCH  D and zeros first, dQ last. The pointers of `p` belong to the device; n is a multiple of BC.

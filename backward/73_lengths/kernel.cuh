@@ -167,84 +167,15 @@ __device__ __forceinline__ Box box_of(int row, int n, int begin, int head, int s
   return {ROWS - valid, begin + row + valid, head};
 }
 
-// dK and dV of BC keys, over all tiles of queries of all heads of their group, and what these keys add to dQ.
-// Grid (tiles of keys * kv_heads).
-template <class C, bool VARLEN>
-__global__ void __launch_bounds__(C::THREADS, 1)
-    gradients(ModelGradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
-              const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map,
-              const __grid_constant__ TensorMap dK_map, const __grid_constant__ TensorMap dV_map) {
+// What a warpgroup does: dK and dV of its 64 keys, and half of the columns of what the block adds to dQ.
+template <bool VARLEN, class C>
+__device__ __forceinline__ void differentiate(const ModelGradientParams& p, const Smem<C>& smem,
+                                              const Sequence& sequence, int kv_head, int first_key, int first_tile,
+                                              int tiles, const TensorMap& dK_map, const TensorMap& dV_map) {
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
   constexpr int QUERY_SLICES = BR / 16;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
-
-  // Which keys. The list's heads take turns, so many together; without a mask one after the other.
-  const auto before_of = [&](int position) { return ld_global_s32(&list_of(p)[position].before); };
-  const Sequence* const entry = list_of(p) + last_begun(p.batch, blockIdx.x, before_of);
-  const uint4 first_half = ld_global_v4(entry), second_half = ld_global_v4(&entry->n_k);
-  const Sequence sequence{int(first_half.x),  int(first_half.y),  int(first_half.z),  int(first_half.w),
-                          int(second_half.x), int(second_half.y), int(second_half.z), int(second_half.w)};
-  const int k_tiles = tiles_of<BC>(sequence.n_k), number = blockIdx.x - sequence.before;
-  if (number >= k_tiles * p.kv_heads) return;  // there may be fewer tiles of keys than were allowed for
-  const int in_group = number % (k_tiles * sequence.together), first_key = in_group / sequence.together * BC;
-  const int kv_head = number / (k_tiles * sequence.together) * sequence.together + in_group % sequence.together;
-
-  const Smem<C> smem;
-  smem.name();
-  if (threadIdx.x == 0) smem.init();
-  __syncthreads();  // safe to use the barriers
-
-  // Queries before these tiles see none of the block's keys. Without queries there is no tile.
   const int q_tiles = tiles_of<BR>(sequence.n_q), later = sequence.n_q - sequence.n_k;
-  const int first_tile = p.causal ? max(first_key + later, 0) / BR : 0;
-  const int group = p.heads / p.kv_heads, head_tiles = q_tiles - first_tile, tiles = group * head_tiles;
-
-  // LOAD  K and V once; then a tile of queries whenever a stage is empty.
-  if (warp >= WARPS) {
-    setmaxnreg_dec<PRODUCER_REGISTERS>();
-    if (threadIdx.x == WARPS * 32) {
-      mbarrier_arrive_expect_tx(smem.full_K, 2 * C::K_BYTES);
-      const Box keys = box_of<BC, VARLEN>(first_key, sequence.n_k, sequence.k_begin, kv_head, sequence.number);
-      for (int panel = 0; panel < PANELS; ++panel) {
-        const uint32_t panel_bytes = panel * BC * PANEL_ROW_BYTES;
-        cp_async_bulk_tensor_4d(smem.K + panel_bytes, K_map, panel * PANEL_COLS, keys.y, keys.z, keys.w, smem.full_K);
-        cp_async_bulk_tensor_4d(smem.V + panel_bytes, V_map, panel * PANEL_COLS, keys.y, keys.z, keys.w, smem.full_K);
-      }
-      int head = kv_head * group, q_tile = first_tile;
-#pragma unroll 1  // unrolled, it would not fit into the registers of a thread that copies
-      for (int tile = 0; tile < tiles; ++tile) {
-        const uint32_t stage = tile % STAGES, full = smem.ring.full_of(tile);
-        const Box queries = box_of<BR, VARLEN>(q_tile * BR, sequence.n_q, sequence.q_begin, head, sequence.number);
-        smem.ring.claim(tile);
-        for (int panel = 0; panel < PANELS; ++panel) {
-          const uint32_t target = stage * C::Q_BYTES + panel * BR * PANEL_ROW_BYTES;
-          cp_async_bulk_tensor_4d(smem.Q + target, Q_map, panel * PANEL_COLS, queries.y, queries.z, queries.w, full);
-          cp_async_bulk_tensor_4d(smem.dO + target, dO_map, panel * PANEL_COLS, queries.y, queries.z, queries.w, full);
-        }
-        cp_async_bulk(smem.rows + stage * C::ROWS_BYTES, rows_of<C>(p, sequence.first_tile + q_tile, head),
-                      C::ROWS_BYTES, full);
-        if (++q_tile == q_tiles) q_tile = first_tile, ++head;
-      }
-    }
-    // STORE  dQ of a tile whenever a warpgroup has stored its half: 16 KiB in the order of its registers, here and
-    //        there.
-    if (warp > WARPS && warp <= WARPS + 2 && lane == 0) {
-      const uint32_t half = warp - WARPS - 1, full = smem.dQ_barriers + half * 16, empty = full + 8;
-      int head = kv_head * group, q_tile = first_tile;
-#pragma unroll 1  // as above
-      for (int tile = 0; tile < tiles; ++tile) {
-        mbarrier_wait_parity(full, tile % 2);  // safe to read dQ: its warps have stored it
-        cp_reduce_async_bulk_add_f32(dQ_sum_of<C>(p, sequence.first_tile + q_tile, head) + half * PANEL_COLS * BR,
-                                     smem.dQ + half * C::dQ_BYTES, C::dQ_BYTES);
-        if (++q_tile == q_tiles) q_tile = first_tile, ++head;
-        cp_async_bulk_commit();
-        cp_async_bulk_wait_read<0>();  // safe to overwrite dQ: it has been read. The kernel's end waits for the sums
-        mbarrier_arrive(empty);
-      }
-    }
-    return;
-  }
-  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
 
   // Descriptors, as 64_warpgroups explains them.
   const uint64_t K_rows = wgmma_descriptor(smem.K + warpgroup * 64 * PANEL_ROW_BYTES),
@@ -341,6 +272,86 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     cp_async_bulk_commit();
     cp_async_bulk_wait_read<0>();  // safe to end: shared memory has been read
   }
+}
+
+// dK and dV of BC keys, over all tiles of queries of all heads of their group, and what these keys add to dQ.
+// Grid (tiles of keys * kv_heads).
+template <class C, bool VARLEN>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    gradients(ModelGradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
+              const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map,
+              const __grid_constant__ TensorMap dK_map, const __grid_constant__ TensorMap dV_map) {
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+
+  // Which keys. The list's heads take turns, so many together; without a mask one after the other.
+  const auto before_of = [&](int position) { return ld_global_s32(&list_of(p)[position].before); };
+  const Sequence* const entry = list_of(p) + last_begun(p.batch, blockIdx.x, before_of);
+  const uint4 first_half = ld_global_v4(entry), second_half = ld_global_v4(&entry->n_k);
+  const Sequence sequence{int(first_half.x),  int(first_half.y),  int(first_half.z),  int(first_half.w),
+                          int(second_half.x), int(second_half.y), int(second_half.z), int(second_half.w)};
+  const int k_tiles = tiles_of<BC>(sequence.n_k), number = blockIdx.x - sequence.before;
+  if (number >= k_tiles * p.kv_heads) return;  // there may be fewer tiles of keys than were allowed for
+  const int in_group = number % (k_tiles * sequence.together), first_key = in_group / sequence.together * BC;
+  const int kv_head = number / (k_tiles * sequence.together) * sequence.together + in_group % sequence.together;
+
+  const Smem<C> smem;
+  smem.name();
+  if (threadIdx.x == 0) smem.init();
+  __syncthreads();  // safe to use the barriers
+
+  // Queries before these tiles see none of the block's keys. Without queries there is no tile.
+  const int q_tiles = tiles_of<BR>(sequence.n_q), later = sequence.n_q - sequence.n_k;
+  const int first_tile = p.causal ? max(first_key + later, 0) / BR : 0;
+  const int group = p.heads / p.kv_heads, head_tiles = q_tiles - first_tile, tiles = group * head_tiles;
+
+  // LOAD  K and V once; then a tile of queries whenever a stage is empty.
+  if (warp >= WARPS) {
+    setmaxnreg_dec<PRODUCER_REGISTERS>();
+    if (threadIdx.x == WARPS * 32) {
+      mbarrier_arrive_expect_tx(smem.full_K, 2 * C::K_BYTES);
+      const Box keys = box_of<BC, VARLEN>(first_key, sequence.n_k, sequence.k_begin, kv_head, sequence.number);
+      for (int panel = 0; panel < PANELS; ++panel) {
+        const uint32_t panel_bytes = panel * BC * PANEL_ROW_BYTES;
+        cp_async_bulk_tensor_4d(smem.K + panel_bytes, K_map, panel * PANEL_COLS, keys.y, keys.z, keys.w, smem.full_K);
+        cp_async_bulk_tensor_4d(smem.V + panel_bytes, V_map, panel * PANEL_COLS, keys.y, keys.z, keys.w, smem.full_K);
+      }
+      int head = kv_head * group, q_tile = first_tile;
+#pragma unroll 1  // unrolled, it would not fit into the registers of a thread that copies
+      for (int tile = 0; tile < tiles; ++tile) {
+        const uint32_t stage = tile % STAGES, full = smem.ring.full_of(tile);
+        const Box queries = box_of<BR, VARLEN>(q_tile * BR, sequence.n_q, sequence.q_begin, head, sequence.number);
+        smem.ring.claim(tile);
+        for (int panel = 0; panel < PANELS; ++panel) {
+          const uint32_t target = stage * C::Q_BYTES + panel * BR * PANEL_ROW_BYTES;
+          cp_async_bulk_tensor_4d(smem.Q + target, Q_map, panel * PANEL_COLS, queries.y, queries.z, queries.w, full);
+          cp_async_bulk_tensor_4d(smem.dO + target, dO_map, panel * PANEL_COLS, queries.y, queries.z, queries.w, full);
+        }
+        cp_async_bulk(smem.rows + stage * C::ROWS_BYTES, rows_of<C>(p, sequence.first_tile + q_tile, head),
+                      C::ROWS_BYTES, full);
+        if (++q_tile == q_tiles) q_tile = first_tile, ++head;
+      }
+    }
+    // STORE  dQ of a tile whenever a warpgroup has stored its half: 16 KiB in the order of its registers, here and
+    //        there.
+    if (warp > WARPS && warp <= WARPS + 2 && lane == 0) {
+      const uint32_t half = warp - WARPS - 1, full = smem.dQ_barriers + half * 16, empty = full + 8;
+      int head = kv_head * group, q_tile = first_tile;
+#pragma unroll 1  // as above
+      for (int tile = 0; tile < tiles; ++tile) {
+        mbarrier_wait_parity(full, tile % 2);  // safe to read dQ: its warps have stored it
+        cp_reduce_async_bulk_add_f32(dQ_sum_of<C>(p, sequence.first_tile + q_tile, head) + half * PANEL_COLS * BR,
+                                     smem.dQ + half * C::dQ_BYTES, C::dQ_BYTES);
+        if (++q_tile == q_tiles) q_tile = first_tile, ++head;
+        cp_async_bulk_commit();
+        cp_async_bulk_wait_read<0>();  // safe to overwrite dQ: it has been read. The kernel's end waits for the sums
+        mbarrier_arrive(empty);
+      }
+    }
+    return;
+  }
+  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
+  differentiate<VARLEN>(p, smem, sequence, kv_head, first_key, first_tile, tiles, dK_map, dV_map);
 }
 
 // dQ, from the sum, when all blocks have added to it. Eight columns of a tile's rows r and r + 8 are 16 numbers of four

@@ -42,9 +42,9 @@ __global__ void __launch_bounds__(ROW_THREADS) deltas(GradientParams p) {
     if (threadIdx.x % 8 == 0) {
       float* const tile_rows = rows_of(p, head) + blockIdx.x * 2 * C::BR;
       // Of 16 queries a lane of a fragment has the columns c, c + 1, c + 8 and c + 9: they lie side by side.
-      const int place = tile_row / 16 * 16 + tile_row % 8 / 2 * 4 + tile_row % 16 / 8 * 2 + tile_row % 2;
-      st_global_f32(tile_rows + place, -ld_global_f32(p.LSE + query) / p.softmax_scale);
-      st_global_f32(tile_rows + C::BR + place, -sum);
+      const int index = tile_row / 16 * 16 + tile_row % 8 / 2 * 4 + tile_row % 16 / 8 * 2 + tile_row % 2;
+      st_global_f32(tile_rows + index, -ld_global_f32(p.LSE + query) / p.softmax_scale);
+      st_global_f32(tile_rows + C::BR + index, -sum);
     }
     for (int column = threadIdx.x % 8 * 4; column < HEAD_DIM; column += 32)
       st_global_v4(dQ_sum_of(p, head) + size_t(row) * HEAD_DIM + column, {0, 0, 0, 0});

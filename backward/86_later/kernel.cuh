@@ -39,43 +39,16 @@ __device__ __forceinline__ void issue_scores(float (&S)[TILES][4], const uint32_
   for (int slice = 0; slice < D_SLICES; ++slice) multiply_rs<T>(S, K[slice], wgmma_advance(Q, slice * 32), true);
 }
 
-// dK and dV of BC keys, over all tiles of queries of all heads of their group, and what these keys add to dQ.
-// Grid (tiles of keys * kv_heads).
-template <class C, bool VARLEN>
-__global__ void __launch_bounds__(C::THREADS, 1)
-    gradients(ModelGradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
-              const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map,
-              const __grid_constant__ TensorMap dK_map, const __grid_constant__ TensorMap dV_map) {
+// What a warpgroup does: dK and dV of its 64 keys, and half of what the block adds to dQ.
+template <bool VARLEN, class C>
+__device__ __forceinline__ void differentiate(const ModelGradientParams& p, const Smem<C>& smem, const Keys<C>& keys,
+                                              const SeersNearby& seers, int first_tile, int end_tile, int tiles,
+                                              const TensorMap& dK_map, const TensorMap& dV_map) {
   using T = typename C::T;
-  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
+  constexpr int BR = C::BR, BC = C::BC, STAGES = C::STAGES;
   constexpr int QUERY_SLICES = BR / 16;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
-
-  Keys<C> keys;
-  if (!keys.find(p)) return;
-
-  const Smem<C> smem;
   const uint32_t full_dS = smem.more_barriers;
-  smem.name();
-  if (threadIdx.x == 0) smem.init();
-  __syncthreads();  // safe to use the barriers
-
-  // Queries before these tiles, and behind them, see none of the block's keys. There may be no tile at all.
-  const SeersNearby seers(p, keys.sequence.n_q, keys.sequence.n_k);
-  const int first_tile = seers.first_tile<C>(keys.first_key), end_tile = seers.end_tile<C>(keys.first_key);
-  const int group = p.heads / p.kv_heads, tiles = group * (end_tile - first_tile);
-
-  // LOAD  K and V once; then a tile of queries whenever a stage is empty.
-  if (warp >= WARPS) {
-    setmaxnreg_dec<PRODUCER_REGISTERS>();
-    if (threadIdx.x == WARPS * 32)
-      load<VARLEN>(p, smem, Q_map, K_map, V_map, dO_map, keys, group, first_tile, end_tile, tiles);
-    // STORE  dQ of a tile whenever a warpgroup has stored its half: 8 KiB.
-    if (const uint32_t half = warp - WARPS - 1; half < 2 && lane == 0)
-      add_dQ(p, smem, half, keys, group, first_tile, end_tile, tiles);
-    return;
-  }
-  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
 
   // Descriptors. Rows of Q and dO are columns of S^T and dP^T (K-major), and the k dimension of dK and dV (MN-major).
   // Rows of K are the k dimension of dQ, of which a warpgroup has 32 columns.
@@ -91,9 +64,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   mbarrier_wait_parity(smem.full_K, 0);  // safe to read K and V: they have landed
 #pragma unroll
   for (int d_slice = 0; d_slice < D_SLICES; ++d_slice) {
-    const uint32_t place = (warp * 16 + lane % 16) * ROW_BYTES + ((d_slice * 2 + lane / 16) ^ (lane % 8)) * 16;
-    ldmatrix_x4(K_frag[d_slice], smem.K + place);
-    ldmatrix_x4(V_frag[d_slice], smem.V + place);
+    const uint32_t offset = (warp * 16 + lane % 16) * ROW_BYTES + ((d_slice * 2 + lane / 16) ^ (lane % 8)) * 16;
+    ldmatrix_x4(K_frag[d_slice], smem.K + offset);
+    ldmatrix_x4(V_frag[d_slice], smem.V + offset);
   }
 
   // Of a tile, during the next one: dQ[64 queries x 32 columns] = dS K, of all keys of the block.
@@ -175,6 +148,43 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   // STORE  Each warp has 16 rows of dK and dV, and puts them where K and V were.
   stage_gradients(p, smem, dV_frag, dK_frag);
   copy_gradients<VARLEN>(smem, dV_map, dK_map, keys);
+}
+
+// dK and dV of BC keys, over all tiles of queries of all heads of their group, and what these keys add to dQ.
+// Grid (tiles of keys * kv_heads).
+template <class C, bool VARLEN>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    gradients(ModelGradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
+              const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map,
+              const __grid_constant__ TensorMap dK_map, const __grid_constant__ TensorMap dV_map) {
+  constexpr int WARPS = C::WARPS;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+
+  Keys<C> keys;
+  if (!keys.find(p)) return;
+
+  const Smem<C> smem;
+  smem.name();
+  if (threadIdx.x == 0) smem.init();
+  __syncthreads();  // safe to use the barriers
+
+  // Queries before these tiles, and behind them, see none of the block's keys. There may be no tile at all.
+  const SeersNearby seers(p, keys.sequence.n_q, keys.sequence.n_k);
+  const int first_tile = seers.first_tile<C>(keys.first_key), end_tile = seers.end_tile<C>(keys.first_key);
+  const int group = p.heads / p.kv_heads, tiles = group * (end_tile - first_tile);
+
+  // LOAD  K and V once; then a tile of queries whenever a stage is empty.
+  if (warp >= WARPS) {
+    setmaxnreg_dec<PRODUCER_REGISTERS>();
+    if (threadIdx.x == WARPS * 32)
+      load<VARLEN>(p, smem, Q_map, K_map, V_map, dO_map, keys, group, first_tile, end_tile, tiles);
+    // STORE  dQ of a tile whenever a warpgroup has stored its half: 8 KiB.
+    if (const uint32_t half = warp - WARPS - 1; half < 2 && lane == 0)
+      add_dQ(p, smem, half, keys, group, first_tile, end_tile, tiles);
+    return;
+  }
+  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
+  differentiate<VARLEN>(p, smem, keys, seers, first_tile, end_tile, tiles, dK_map, dV_map);
 }
 
 // dQ, from the sum, when all blocks have added to it. Eight columns of a tile's rows r and r + 8 are 16 numbers of four

@@ -51,6 +51,93 @@ __global__ void __launch_bounds__(ROW_THREADS) deltas(ModelGradientParams p) {
   prepare_tile(p, tile);
 }
 
+// What a warpgroup does: dK and dV of its 64 keys, and half of what the block adds to dQ.
+template <bool VARLEN, class C>
+__device__ __forceinline__ void differentiate(const ModelGradientParams& p, const Smem<C>& smem, const Keys<C>& keys,
+                                              const SeersNearby& seers, int group, int end_tile, int tiles,
+                                              const TensorMap& dK_map, const TensorMap& dV_map) {
+  using T = typename C::T;
+  constexpr int BR = C::BR, BC = C::BC, STAGES = C::STAGES;
+  constexpr int QUERY_SLICES = BR / 16;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
+
+  // Descriptors, as 64_warpgroups explains them.
+  const uint64_t K_rows = wgmma_descriptor(smem.K + warpgroup * 64 * PANEL_ROW_BYTES),
+                 V_rows = wgmma_descriptor(smem.V + warpgroup * 64 * PANEL_ROW_BYTES),
+                 K_panel = wgmma_descriptor(smem.K + warpgroup * BC * PANEL_ROW_BYTES),
+                 Q_tiles = wgmma_descriptor(smem.Q, BR * PANEL_ROW_BYTES),
+                 dO_tiles = wgmma_descriptor(smem.dO, BR * PANEL_ROW_BYTES), dS_tiles = wgmma_descriptor(smem.dS);
+  const float scale_log2 = p.softmax_scale * LOG2E;  // exp(s * softmax_scale) = 2^(s * scale_log2)
+  const uint32_t full_dQ = smem.dQ_barriers + warpgroup * 16,
+                 lane_dQ = smem.dQ + warpgroup * C::dQ_BYTES + threadIdx.x % 128 * 16;
+  float dK_frag[COLUMN_TILES][4] = {}, dV_frag[COLUMN_TILES][4] = {};  // 0 is right where there are no queries
+  mbarrier_wait_parity(smem.full_K, 0);                                // safe to read K and V: they have landed
+  int q_tile = end_tile - 1, heads = 0;
+  for (int tile = 0; tile < tiles; ++tile) {
+    const uint32_t stage = tile % STAGES, rows = smem.rows + stage * C::ROWS_BYTES, buffer = tile % 2 * C::dS_BYTES;
+    const uint64_t Q_here = wgmma_advance(Q_tiles, stage * C::Q_BYTES),
+                   dO_here = wgmma_advance(dO_tiles, stage * C::Q_BYTES);
+    float S_frag[BR / 8][4], dP_frag[BR / 8][4];
+
+    // QK  S^T[64 keys x BR queries] = K Q^T - LSE, and dP^T = V dO^T - D
+    smem.ring.wait_full(tile);
+#pragma unroll
+    for (int query_slice = 0; query_slice < QUERY_SLICES; ++query_slice) {
+      const uint32_t four = rows + (query_slice * 16 + lane % 4 * 4) * 4;
+      begin_with(S_frag[2 * query_slice], S_frag[2 * query_slice + 1], ld_shared_v4(four));
+      begin_with(dP_frag[2 * query_slice], dP_frag[2 * query_slice + 1], ld_shared_v4(four + BR * 4));
+    }
+    wgmma_fence(S_frag, dP_frag);
+    issue_scores<T, HEAD_DIM, BC, BR>(S_frag, K_rows, Q_here);
+    wgmma_commit();
+    issue_scores<T, HEAD_DIM, BC, BR>(dP_frag, V_rows, dO_here);
+    wgmma_commit();
+    if (tile > 0) hand_over(full_dQ);  // of the tile before
+    wgmma_wait<1>(S_frag);             // safe to read S: its products are done, those of dP may go on
+    seers.hide<C>(S_frag, keys.first_key, q_tile * BR);
+
+    // SOFTMAX
+    uint32_t P_frag[QUERY_SLICES][4], dS_frag[QUERY_SLICES][4];
+    weigh<T>(S_frag, P_frag, scale_log2);
+
+    // PV  dV += P^T dO
+    wgmma_fence(dV_frag, P_frag);
+    issue_PV<T>(dV_frag, P_frag, dO_here);
+    wgmma_commit();
+    wgmma_wait<1>(dP_frag);  // safe to read dP: its products are done, those of dV may go on
+    multiply<T>(dS_frag, S_frag, dP_frag);
+
+    // PV  dS goes to shared memory, queries as rows.
+    store_transposed<BR>(smem.dS + buffer, dS_frag);
+    fence_proxy_async_shared();            // wgmma will find what this lane has stored
+    named_barrier_sync(1, C::WARPS * 32);  // safe to read dS, and to store the next one
+
+    // PV  dQ[BR queries x 64 columns] = dS K, of all keys of the block.
+    float dQ_frag[PANEL_COLS / 8][4];
+    wgmma_fence(dQ_frag);
+    issue_dQ<T, BC, BR>(dQ_frag, dS_tiles, buffer, K_panel);
+    wgmma_commit();
+
+    // PV  dK += dS^T Q, under which dQ leaves
+    wgmma_fence(dK_frag, dS_frag);
+    issue_PV<T>(dK_frag, dS_frag, Q_here);
+    wgmma_commit();
+    wgmma_wait<1>(dV_frag, P_frag, dQ_frag);            // safe to read dQ: its products are done, those of dK may go on
+    mbarrier_wait_parity(full_dQ + 8, (tile % 2) ^ 1);  // safe to overwrite: the dQ before has been read
+    store_lanes(lane_dQ, dQ_frag);
+    wgmma_wait<0>(dK_frag, dS_frag);  // safe to overwrite the stage: dK and dV have read Q and dO
+    if (threadIdx.x % 128 == 0) mbarrier_arrive(smem.ring.empty_of(tile));
+    if (++heads == group) heads = 0, --q_tile;
+  }
+  hand_over(full_dQ);  // of the last tile; where there was none, nobody waits for it
+
+  seers.clear_unseen<C>(dK_frag, dV_frag, keys.first_key);
+
+  // STORE  Each warp has 16 rows of dK and dV, and puts them where K and V were.
+  stage_gradients(p, smem, dV_frag, dK_frag);
+  copy_gradients<VARLEN>(smem, dV_map, dK_map, keys);
+}
+
 // dK and dV of BC keys, over all tiles of queries of all heads of their group, and what these keys add to dQ.
 // Grid (tiles of keys * kv_heads). To each tile of dQ the blocks of lower keys add first. A block draws its number when
 // it begins, among those that take turns, as 72_inorder explains: so whoever waits, waits for blocks that have begun.
@@ -59,10 +146,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     gradients(ModelGradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
               const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map,
               const __grid_constant__ TensorMap dK_map, const __grid_constant__ TensorMap dV_map) {
-  using T = typename C::T;
-  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
-  constexpr int QUERY_SLICES = BR / 16;
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
+  constexpr int BC = C::BC, WARPS = C::WARPS;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
   Keys<C> keys;
   if (!keys.find(p)) return;
@@ -115,82 +200,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     return;
   }
   setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
-
-  // Descriptors, as 64_warpgroups explains them.
-  const uint64_t K_rows = wgmma_descriptor(smem.K + warpgroup * 64 * PANEL_ROW_BYTES),
-                 V_rows = wgmma_descriptor(smem.V + warpgroup * 64 * PANEL_ROW_BYTES),
-                 K_panel = wgmma_descriptor(smem.K + warpgroup * BC * PANEL_ROW_BYTES),
-                 Q_tiles = wgmma_descriptor(smem.Q, BR * PANEL_ROW_BYTES),
-                 dO_tiles = wgmma_descriptor(smem.dO, BR * PANEL_ROW_BYTES), dS_tiles = wgmma_descriptor(smem.dS);
-  const float scale_log2 = p.softmax_scale * LOG2E;  // exp(s * softmax_scale) = 2^(s * scale_log2)
-  const uint32_t full_dQ = smem.dQ_barriers + warpgroup * 16,
-                 lane_dQ = smem.dQ + warpgroup * C::dQ_BYTES + threadIdx.x % 128 * 16;
-  float dK_frag[COLUMN_TILES][4] = {}, dV_frag[COLUMN_TILES][4] = {};  // 0 is right where there are no queries
-  mbarrier_wait_parity(smem.full_K, 0);                                // safe to read K and V: they have landed
-  int q_tile = end_tile - 1, heads = 0;
-  for (int tile = 0; tile < tiles; ++tile) {
-    const uint32_t stage = tile % STAGES, rows = smem.rows + stage * C::ROWS_BYTES, buffer = tile % 2 * C::dS_BYTES;
-    const uint64_t Q_here = wgmma_advance(Q_tiles, stage * C::Q_BYTES),
-                   dO_here = wgmma_advance(dO_tiles, stage * C::Q_BYTES);
-    float S_frag[BR / 8][4], dP_frag[BR / 8][4];
-
-    // QK  S^T[64 keys x BR queries] = K Q^T - LSE, and dP^T = V dO^T - D
-    smem.ring.wait_full(tile);
-#pragma unroll
-    for (int query_slice = 0; query_slice < QUERY_SLICES; ++query_slice) {
-      const uint32_t four = rows + (query_slice * 16 + lane % 4 * 4) * 4;
-      begin_with(S_frag[2 * query_slice], S_frag[2 * query_slice + 1], ld_shared_v4(four));
-      begin_with(dP_frag[2 * query_slice], dP_frag[2 * query_slice + 1], ld_shared_v4(four + BR * 4));
-    }
-    wgmma_fence(S_frag, dP_frag);
-    issue_scores<T, HEAD_DIM, BC, BR>(S_frag, K_rows, Q_here);
-    wgmma_commit();
-    issue_scores<T, HEAD_DIM, BC, BR>(dP_frag, V_rows, dO_here);
-    wgmma_commit();
-    if (tile > 0) hand_over(full_dQ);  // of the tile before
-    wgmma_wait<1>(S_frag);             // safe to read S: its products are done, those of dP may go on
-    seers.hide<C>(S_frag, keys.first_key, q_tile * BR);
-
-    // SOFTMAX
-    uint32_t P_frag[QUERY_SLICES][4], dS_frag[QUERY_SLICES][4];
-    weigh<T>(S_frag, P_frag, scale_log2);
-
-    // PV  dV += P^T dO
-    wgmma_fence(dV_frag, P_frag);
-    issue_PV<T>(dV_frag, P_frag, dO_here);
-    wgmma_commit();
-    wgmma_wait<1>(dP_frag);  // safe to read dP: its products are done, those of dV may go on
-    multiply<T>(dS_frag, S_frag, dP_frag);
-
-    // PV  dS goes to shared memory, queries as rows.
-    store_transposed<BR>(smem.dS + buffer, dS_frag);
-    fence_proxy_async_shared();         // wgmma will find what this lane has stored
-    named_barrier_sync(1, WARPS * 32);  // safe to read dS, and to store the next one
-
-    // PV  dQ[BR queries x 64 columns] = dS K, of all keys of the block.
-    float dQ_frag[PANEL_COLS / 8][4];
-    wgmma_fence(dQ_frag);
-    issue_dQ<T, BC, BR>(dQ_frag, dS_tiles, buffer, K_panel);
-    wgmma_commit();
-
-    // PV  dK += dS^T Q, under which dQ leaves
-    wgmma_fence(dK_frag, dS_frag);
-    issue_PV<T>(dK_frag, dS_frag, Q_here);
-    wgmma_commit();
-    wgmma_wait<1>(dV_frag, P_frag, dQ_frag);            // safe to read dQ: its products are done, those of dK may go on
-    mbarrier_wait_parity(full_dQ + 8, (tile % 2) ^ 1);  // safe to overwrite: the dQ before has been read
-    store_lanes(lane_dQ, dQ_frag);
-    wgmma_wait<0>(dK_frag, dS_frag);  // safe to overwrite the stage: dK and dV have read Q and dO
-    if (threadIdx.x % 128 == 0) mbarrier_arrive(smem.ring.empty_of(tile));
-    if (++heads == group) heads = 0, --q_tile;
-  }
-  hand_over(full_dQ);  // of the last tile; where there was none, nobody waits for it
-
-  seers.clear_unseen<C>(dK_frag, dV_frag, keys.first_key);
-
-  // STORE  Each warp has 16 rows of dK and dV, and puts them where K and V were.
-  stage_gradients(p, smem, dV_frag, dK_frag);
-  copy_gradients<VARLEN>(smem, dV_map, dK_map, keys);
+  differentiate<VARLEN>(p, smem, keys, seers, group, end_tile, tiles, dK_map, dV_map);
 }
 
 // LAUNCH  The list, D and zeros first, dQ last. The pointers of `p` belong to the device and are multiples of 16 B, as

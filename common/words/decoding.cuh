@@ -185,12 +185,12 @@ __device__ __forceinline__ void join_row(const ModelParams& p, int sequence, int
   __syncthreads();  // safe to read what the other warps have
 
   if (WARPS * 32 > D && threadIdx.x >= D) return;
-  const auto number = [&](int of, int i) { return __uint_as_float(ld_shared_b32(smem + (of * FLOATS + i) * 4)); };
+  const auto number = [&](int w, int i) { return __uint_as_float(ld_shared_b32(smem + (w * FLOATS + i) * 4)); };
   Joined whole;
   float column = 0;
-  for (int of = 0; of < WARPS; ++of) {
-    const Factors by = whole.add(number(of, D), number(of, D + 1));
-    column = column * by.mine + number(of, threadIdx.x) * by.its;
+  for (int w = 0; w < WARPS; ++w) {
+    const Factors by = whole.add(number(w, D), number(w, D + 1));
+    column = column * by.mine + number(w, threadIdx.x) * by.its;
   }
   const ForwardParams::Strides& strides = p.O_strides;
   T* const O_row = static_cast<T*>(p.O) + sequence * strides.batch + head * strides.head + query * strides.row;

@@ -320,8 +320,8 @@ struct Smem {
 // 46_alone, and 48_scores where all sequences have one length. A tile of queries, and the tiles of keys that its pair
 // sees. A block brings its panels of a tile of K or V to both; the other brings its own here. Alone it brings all of
 // them. One thread's.
-template <class Smem>
-__device__ __forceinline__ void load(const ForwardParams& p, const Smem& smem, const Queries& queries,
+template <class Smem, class Tiles = Queries>
+__device__ __forceinline__ void load(const ForwardParams& p, const Smem& smem, const Tiles& queries,
                                      const TensorMap& Q_map, const TensorMap& K_map,
                                      const TensorMap& V_map LADDER_SITE_PARAMETER) {
   constexpr int BR = Smem::Config::BR, BC = Smem::Config::BC, BLOCKS = Smem::Config::BLOCKS;

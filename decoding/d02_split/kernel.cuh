@@ -236,12 +236,12 @@ __global__ void __launch_bounds__(JOIN_WARPS * 32) join(ModelParams p, int share
   if (lane == 0) st_shared_b32(warp_part + HEAD_DIM * 4 + 4, __float_as_uint(all.sum));
   __syncthreads();  // safe to read what the other warps have
 
-  const auto number = [&](int of, int i) { return __uint_as_float(ld_shared_b32(smem + (of * JOIN_FLOATS + i) * 4)); };
+  const auto number = [&](int w, int i) { return __uint_as_float(ld_shared_b32(smem + (w * JOIN_FLOATS + i) * 4)); };
   Joined four;
   float column = 0;
-  for (int of = 0; of < JOIN_WARPS; ++of) {
-    const Factors by = four.add(number(of, HEAD_DIM), number(of, HEAD_DIM + 1));
-    column = column * by.mine + number(of, threadIdx.x) * by.its;
+  for (int w = 0; w < JOIN_WARPS; ++w) {
+    const Factors by = four.add(number(w, HEAD_DIM), number(w, HEAD_DIM + 1));
+    column = column * by.mine + number(w, threadIdx.x) * by.its;
   }
   const ForwardParams::Strides& strides = p.O_strides;
   T* const O_row =

@@ -1,5 +1,5 @@
-// d05_dependent: what comes behind the reading is short. The launch that joins is there before it is needed, and has less
-// to join.
+// d05_dependent: what comes behind the reading is short. The launch that joins is there before it is needed, and has
+// less to join.
 // Before:  in d04_warps the second launch begins when the last block of the first has ended. Of 7 us at 1024 keys less
 //          than 1 is reading.
 // Tile:    16x16 for each of 8 warps, or 32x16 where there are more rows; a block on an SM.

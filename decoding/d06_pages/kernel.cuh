@@ -1,12 +1,13 @@
 // d06_pages. A cache grows as its text does: it lies in pages, which a table finds, and each sequence has as many keys
 // as it has. A tile is where it is in d05, so O has the same bits.
-// Before:  in d05_dependent all sequences have as many keys, and these lie behind each other. A cache would have to keep
-//          room for the longest text that each could become.
+// Before:  in d05_dependent all sequences have as many keys, and these lie behind each other. A cache would have to
+//          keep room for the longest text that each could become.
 // Tile:    16x16 for each of 8 warps, or 32x16 where there are more rows; a block on an SM.
 //          Shared: 192 KiB (a warp 24: K, V 3 x 4 each).
 //          Needs d <= 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90.
 // Shapes:  Q, O: [batch, heads, n_q, d] f16 or bf16; K, V: [batch, kv_heads, n_k, d] of that type, or with a table
-//          [pages, kv_heads, page_size, d], in any strides. LSE: [batch, heads, n_q] f32. The workspace as in d02_split.
+//          [pages, kv_heads, page_size, d], in any strides. LSE: [batch, heads, n_q] f32. The workspace as in
+//          d02_split.
 #pragma once
 #include "common/gpu.cuh"
 #include "common/words/decoding.cuh"
@@ -19,8 +20,8 @@ using decoding::HEAD_DIM;
 template <class T, int BR, int BC, int WARPS, int STAGES>
 struct Config : decoding::WarpTile<T, BR, BC, WARPS, STAGES, 1> {};
 
-// Where the keys of a sequence stand. While a tile is on its way a lane knows of one key of the next one in which page it
-// is, and which row there; so the table is asked a step ahead, and never behind the last key.
+// Where the keys of a sequence stand. While a tile is on its way a lane knows of one key of the next one in which page
+// it is, and which row there; so the table is asked a step ahead, and never behind the last key.
 struct Pages {
   const int* table;  // of this sequence
   int n_k, size;

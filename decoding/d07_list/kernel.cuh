@@ -21,8 +21,8 @@ using decoding::Steps;
 template <class T, int BR, int BC, int WARPS, int STAGES>
 struct Config : decoding::WarpTile<T, BR, BC, WARPS, STAGES, 1> {};
 
-// The list: of each sequence, of each head of keys, of each tile of rows, the steps in which it meets keys. A whole warp
-// asks.
+// The list: of each sequence, of each head of keys, of each tile of rows, the steps in which it meets keys. A whole
+// warp asks.
 template <class C>
 struct List {
   const CacheParams& p;
@@ -126,8 +126,8 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
   }
 }
 
-// JOIN  A row of O that several blocks have parts of. Grid (rows of a tile, blocks of the launch before): a block has one
-//       tile at most that it begins and others go on with, its last one. Row `blockIdx.x` of that is joined here.
+// JOIN  A row of O that several blocks have parts of. Grid (rows of a tile, blocks of the launch before): a block has
+//       one tile at most that it begins and others go on with, its last one. Row `blockIdx.x` of that is joined here.
 constexpr int JOIN_WARPS = decoding::JOIN_WARPS;
 template <class C>
 __global__ void __launch_bounds__(JOIN_WARPS * 32) join(CacheParams p) {
@@ -148,8 +148,8 @@ __global__ void __launch_bounds__(JOIN_WARPS * 32) join(CacheParams p) {
       [&](int share) { return part_of<C>(p, block + share, share > 0 || is_first, blockIdx.x); });
 }
 
-// LAUNCH  A block for each SM, and the join, whose blocks may find their places while others still read. The pointers of
-//         `p` belong to the device and are multiples of 16 B, as are strides.
+// LAUNCH  A block for each SM, and the join, whose blocks may find their places while others still read. The pointers
+//         of `p` belong to the device and are multiples of 16 B, as are strides.
 template <class C>
 void start(Device& device, const CacheParams& p) {
   const int blocks = min(int(multiprocessors(device)), decoding::MOST_SHARES);

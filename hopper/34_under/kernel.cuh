@@ -55,8 +55,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   float O_frag[PV_N_TILES][4];   // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
   float row_max[2], row_sum[2];  // [lane_row]: a lane has a share of two rows; in log2 units
 
-  // A cluster's work is pairs of tiles of queries, head after head. A pair's second tile may lie outside: it reads zeros
-  // and stores nothing. Tiles of K or V are numbered since the block began; `first` is the first for these queries.
+  // A cluster's work is pairs of tiles of queries, head after head. A pair's second tile may lie outside: it reads
+  // zeros and stores nothing. Tiles of K or V are numbered since the block began; `first` is the first for these
+  // queries.
   const int q_tiles = p.n / BR, pairs = (q_tiles + 1) / BLOCKS, cluster = blockIdx.x / BLOCKS,
             clusters = gridDim.x / BLOCKS;
   int turn = 0, round = -1, head = 0, q_tile = 0, kv_tiles = 0, first = 0;

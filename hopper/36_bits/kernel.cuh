@@ -243,8 +243,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     __syncwarp();  // products and barriers take whole warps
   };
-  // The first block of a pair does not need the pair's last tile, the one on the other block's diagonal. Who releases it
-  // waits for it, and nobody else: a warp that came late would miss the phase. A branch and no loop, for ptxas.
+  // The first block of a pair does not need the pair's last tile, the one on the other block's diagonal. Who releases
+  // it waits for it, and nobody else: a warp that came late would miss the phase. A branch and no loop, for ptxas.
   const auto let_pass = [&](int computed, int copied) {
     if (CAUSAL && threadIdx.x % 128 < BLOCKS && computed < copied) {
       K.wait_full(copied - 1);  // safe to release: it is not on its way any more

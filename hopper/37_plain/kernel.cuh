@@ -1,6 +1,6 @@
 // 37_plain: the loop over keys is steps that ask nothing: the diagonal's is behind it, and a careful warp asks once.
-// Before:  in 36 each step asks whether it is on the diagonal, each second one whether it is there at all, and a careful
-//          warp asks each row whether integers can be trusted, before it votes. ptxas plans for every answer.
+// Before:  in 36 each step asks whether it is on the diagonal, each second one whether it is there at all, and a
+//          careful warp asks each row whether integers can be trusted, before it votes. ptxas plans for every answer.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 96 B.
 //          Needs d = 128, n % BR == 0, BR == BC, sm_90a.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.
@@ -250,8 +250,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     __syncwarp();  // products and barriers take whole warps
   };
-  // The first block of a pair does not need the pair's last tile, the one on the other block's diagonal. Who releases it
-  // waits for it, and nobody else: a warp that came late would miss the phase. A branch and no loop, for ptxas.
+  // The first block of a pair does not need the pair's last tile, the one on the other block's diagonal. Who releases
+  // it waits for it, and nobody else: a warp that came late would miss the phase. A branch and no loop, for ptxas.
   const auto let_pass = [&](int computed, int copied) {
     if (CAUSAL && threadIdx.x % 128 < BLOCKS && computed < copied) {
       K.wait_full(copied - 1);  // safe to release: it is not on its way any more

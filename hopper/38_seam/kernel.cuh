@@ -1,5 +1,5 @@
-// 38_seam: what lies between two tiles of queries runs under products: sums and the next tile's place under the last PV,
-//          O's way out under the next QK.
+// 38_seam: what lies between two tiles of queries runs under products: sums and the next tile's place under the last
+//          PV, O's way out under the next QK.
 // Before:  in 36 and 37 sums, barrier, O's way out, divisions, zeros and the next QK come one by one: 5400 clocks from
 //          a tile's last weights to the next one's first, 3400 more than the four products between them take.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 96 B.
@@ -283,8 +283,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
     __syncwarp();  // products and barriers take whole warps
   };
-  // The first block of a pair does not need the pair's last tile, the one on the other block's diagonal. Who releases it
-  // waits for it, and nobody else: a warp that came late would miss the phase. A branch and no loop, for ptxas.
+  // The first block of a pair does not need the pair's last tile, the one on the other block's diagonal. Who releases
+  // it waits for it, and nobody else: a warp that came late would miss the phase. A branch and no loop, for ptxas.
   const auto let_pass = [&](int copied) {
     if (CAUSAL && threadIdx.x % 128 < BLOCKS && done.end < copied) {
       K.wait_full(copied - 1);  // safe to release: it is not on its way any more

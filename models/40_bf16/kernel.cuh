@@ -42,7 +42,7 @@ struct Schedule {
   int cluster = blockIdx.x / BLOCKS, clusters = gridDim.x / BLOCKS;
   int head = cluster / shares, heads_on = clusters / shares;    // the only divisions: this share of this head,
   int share = cluster % shares, shares_on = clusters % shares;  // and how much further on the next one is
-  int turn = -1, round = -1, q_tile = 0;
+  int in_share = -1, round = -1, q_tile = 0;
   int first = 0, kv_tiles = 0;  // what the pair copies; tiles of K and V are numbered since the block began
   int end = 0;                  // what this block computes ends before this one: behind the tile on its diagonal
 
@@ -50,13 +50,13 @@ struct Schedule {
     first += kv_tiles;
     ++round;
     const bool has_second = CAUSAL && 2 * share + 1 < pairs;  // the pair in the middle is alone
-    if (turn == 1 || (turn == 0 && !has_second)) {
+    if (in_share == 1 || (in_share == 0 && !has_second)) {
       head += heads_on, share += shares_on;
       if (share >= shares) share -= shares, ++head;
-      turn = -1;
+      in_share = -1;
     }
-    ++turn;
-    const int pair = CAUSAL && turn == 0 ? pairs - 1 - share : share;
+    ++in_share;
+    const int pair = CAUSAL && in_share == 0 ? pairs - 1 - share : share;
     q_tile = pair * BLOCKS + cluster_rank();
     kv_tiles = CAUSAL && (pair + 1) * BLOCKS < q_tiles ? (pair + 1) * BLOCKS : q_tiles;  // to the one on the diagonal
     end = first + (CAUSAL && q_tile < kv_tiles ? q_tile + 1 : kv_tiles);

@@ -47,7 +47,7 @@ struct Schedule {
   static constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
   int n_q, n_k, heads, q_tiles, pairs, shares;
   int head, share, heads_on, shares_on;  // this share of this head; and how much further on the next one is
-  int turn = -1, round = -1, q_tile = 0;
+  int in_share = -1, round = -1, q_tile = 0;
   int first = 0, kv_tiles = 0;  // what the pair copies; tiles of K and V are numbered since the block began
   // All of this block's queries see all of the tiles below `whole`, and some of those below `end`.
   int whole = 0, end = 0;
@@ -70,13 +70,13 @@ struct Schedule {
     first += kv_tiles;
     ++round;
     const bool has_second = Mask::GROWS && 2 * share + 1 < pairs;  // the pair in the middle is alone
-    if (turn == 1 || (turn == 0 && !has_second)) {
+    if (in_share == 1 || (in_share == 0 && !has_second)) {
       head += heads_on, share += shares_on;
       if (share >= shares) share -= shares, ++head;
-      turn = -1;
+      in_share = -1;
     }
-    ++turn;
-    const int pair = Mask::GROWS && turn == 0 ? pairs - 1 - share : share;
+    ++in_share;
+    const int pair = Mask::GROWS && in_share == 0 ? pairs - 1 - share : share;
     q_tile = pair * BLOCKS + cluster_rank();
     kv_tiles = tiles_of(pair * BLOCKS + BLOCKS - 1);
     whole = first + min(keys_of(q_tile * BR), n_k) / BC;  // a second block may lie outside

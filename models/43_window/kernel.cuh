@@ -51,7 +51,7 @@ struct Schedule {
   int n_q, n_k, heads, q_tiles, pairs, shares;
   int head, share, heads_on, shares_on;  // this share of this head; and how much further on the next one is
   int left, right;                       // of a window; as many as there are, where it has no such side
-  int turn = -1, round = -1, q_tile = 0;
+  int in_share = -1, round = -1, q_tile = 0;
   int first = 0, kv_tiles = 0;  // what the pair copies; tiles of K and V are numbered since the block began
   int zero = 0;                 // the number that the tile of key 0 has, or would have
   int begin = 0, end = 0;       // what some of this block's queries see,
@@ -87,13 +87,13 @@ struct Schedule {
     first += kv_tiles;
     ++round;
     const bool has_second = Mask::GROWS && 2 * share + 1 < pairs;  // the pair in the middle is alone
-    if (turn == 1 || (turn == 0 && !has_second)) {
+    if (in_share == 1 || (in_share == 0 && !has_second)) {
       head += heads_on, share += shares_on;
       if (share >= shares) share -= shares, ++head;
-      turn = -1;
+      in_share = -1;
     }
-    ++turn;
-    const int pair = Mask::GROWS && turn == 0 ? pairs - 1 - share : share;
+    ++in_share;
+    const int pair = Mask::GROWS && in_share == 0 ? pairs - 1 - share : share;
     q_tile = pair * BLOCKS + cluster_rank();
     const int skipped = tiles_before(pair * BLOCKS);
     kv_tiles = tiles_up_to(pair * BLOCKS + BLOCKS - 1) - skipped;

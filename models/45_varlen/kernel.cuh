@@ -164,65 +164,43 @@ __device__ __forceinline__ Box box_of(int row, int n, int begin, int head, int s
 template <class C>
 using Smem = forward::Smem<C, ROW_BYTES>;
 
-template <class C, class Mask, bool VARLEN>
-__global__ void __launch_bounds__(C::THREADS, 1)
-    flash_attention(ModelParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
-                    const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
-  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, BLOCKS = C::BLOCKS;
+template <bool VARLEN, class C>
+__device__ __forceinline__ void load(const ModelParams& p, const Smem<C>& smem, const Queries& queries,
+                                     const TensorMap& Q_map, const TensorMap& K_map, const TensorMap& V_map) {
+  // LOAD  A block brings its panel of a tile of K or V to both; the other brings its own here.
+  constexpr int BR = C::BR, BC = C::BC;
+  smem.Q.expect(queries.round);
+  const int head = queries.head % p.heads;
+  const int kv_head = head / (p.heads / p.kv_heads), sequence = queries.head / p.heads;
+  const Box from = box_of<BR, VARLEN>(queries.q_tile * BR, queries.n_q, queries.q_begin, head, sequence);
+  for (int panel = 0; panel < PANELS; ++panel)
+    cp_async_bulk_tensor_4d(smem.Q.tiles + smem.Q.at(queries.round) + panel * BR * PANEL_ROW_BYTES, Q_map,
+                            panel * PANEL_COLS, from.y, from.z, from.w, smem.Q.full_of(queries.round));
+  const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
+    ring.wait_empty(tile);
+    ring.expect(tile);
+    const uint32_t panel = cluster_rank(), target = ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES;
+    const Box from = box_of<BC, VARLEN>(queries.in_K(tile) * BC, queries.n_k, queries.k_begin, kv_head, sequence);
+    cp_async_bulk_tensor_4d_multicast(target, map, panel * PANEL_COLS, from.y, from.z, from.w, ring.full_of(tile),
+                                      0b11);
+  };
+  const int last = queries.first + queries.kv_tiles - 1;
+  for (int tile = queries.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
+    if (tile <= last) request(K_map, smem.K, tile);
+    if (tile > queries.first) request(V_map, smem.V, tile - 1);
+  }
+}
+
+// What a warpgroup does: QK of each tile of keys that its 64 queries see beside PV of the one before.
+template <bool VARLEN, class C, class Mask>
+__device__ __forceinline__ void attend(const ModelParams& p, const Smem<C>& smem,
+                                       Softmax<typename C::Element, C::BC>& softmax, const TensorMap& O_map) {
   using Element = typename C::Element;
+  constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
   constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
-  static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
-  static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
-  constexpr bool IS_WHOLE = Mask::IS_WHOLE && !VARLEN;  // every query sees all keys
-
+  constexpr bool IS_WHOLE = Mask::IS_WHOLE && !VARLEN;            // every query sees all keys
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
-
-  const Smem<C> smem;
-  smem.name();
-  if (threadIdx.x == 0) smem.init();
-  cluster_sync();  // safe to use the barriers, those of the other block, too
-
-  // LOAD  A block brings its panel of a tile of K or V to both; the other brings its own here.
-  if (warp >= WARPS) {
-    setmaxnreg_dec<PRODUCER_REGISTERS<IS_WHOLE>>();
-    if (threadIdx.x == WARPS * 32) {
-      Schedule<C, Mask, VARLEN> walk(p);
-      while (const auto queries = walk.next()) {
-        smem.Q.wait_empty(queries.round);
-        walk.tell(queries, smem.told(queries.round));
-        smem.Q.expect(queries.round);
-        const int head = queries.head % p.heads;
-        const int kv_head = head / (p.heads / p.kv_heads), sequence = queries.head / p.heads;
-        const Box from = box_of<BR, VARLEN>(queries.q_tile * BR, queries.n_q, queries.q_begin, head, sequence);
-        for (int panel = 0; panel < PANELS; ++panel)
-          cp_async_bulk_tensor_4d(smem.Q.tiles + smem.Q.at(queries.round) + panel * BR * PANEL_ROW_BYTES, Q_map,
-                                  panel * PANEL_COLS, from.y, from.z, from.w, smem.Q.full_of(queries.round));
-        const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
-          ring.wait_empty(tile);
-          ring.expect(tile);
-          const uint32_t panel = cluster_rank(), target = ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES;
-          const Box from = box_of<BC, VARLEN>(queries.in_K(tile) * BC, queries.n_k, queries.k_begin, kv_head, sequence);
-          cp_async_bulk_tensor_4d_multicast(target, map, panel * PANEL_COLS, from.y, from.z, from.w, ring.full_of(tile),
-                                            0b11);
-        };
-        const int last = queries.first + queries.kv_tiles - 1;
-        for (int tile = queries.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
-          if (tile <= last) request(K_map, smem.K, tile);
-          if (tile > queries.first) request(V_map, smem.V, tile - 1);
-        }
-      }
-      smem.Q.wait_empty(walk.round);
-      smem.told(walk.round).tell({walk.first});  // and no more
-      mbarrier_arrive(smem.Q.full_of(walk.round));
-    }
-    __syncwarp();    // the cluster's barrier takes whole warps
-    cluster_sync();  // safe to end: as below
-    return;
-  }
-  setmaxnreg_inc<CONSUMER_REGISTERS<IS_WHOLE>>();  // waits until the producer has given its registers back
-  Softmax<Element, BC> softmax = {};
-  softmax.scale_log2 = p.softmax_scale * LOG2E;
 
   // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
   const uint64_t Q_rows = wgmma_descriptor(smem.Q.tiles + warpgroup * 64 * PANEL_ROW_BYTES);
@@ -318,7 +296,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
 
   smem.Q.wait_full(0);
-  if (VARLEN && !smem.told(0)[Work::MORE]) return cluster_sync();  // in a plan a cluster may be without work; as below
+  if (VARLEN && !smem.told(0)[Work::MORE]) return;  // in a plan a cluster may be without work
   if (Mask::IS_WINDOW) let_pass<true, BLOCKS>(smem.K, smem.V, end, smem.told(0)[Work::BEGIN], release);
   start_QK(smem.told(0)[Work::BEGIN]);
   wgmma_wait<0>(S_frag);  // safe to read S: QK is done
@@ -357,6 +335,43 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   }
   store(round - 1);
   release_Q(round - 1);
+}
+
+template <class C, class Mask, bool VARLEN>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    flash_attention(ModelParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
+                    const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS;
+  static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
+  static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
+  constexpr bool IS_WHOLE = Mask::IS_WHOLE && !VARLEN;  // every query sees all keys
+
+  const Smem<C> smem;
+  smem.name();
+  if (threadIdx.x == 0) smem.init();
+  cluster_sync();  // safe to use the barriers, those of the other block, too
+
+  if (threadIdx.x / 32 >= WARPS) {
+    setmaxnreg_dec<PRODUCER_REGISTERS<IS_WHOLE>>();
+    if (threadIdx.x == WARPS * 32) {
+      Schedule<C, Mask, VARLEN> walk(p);
+      while (const auto queries = walk.next()) {
+        smem.Q.wait_empty(queries.round);
+        walk.tell(queries, smem.told(queries.round));
+        load<VARLEN>(p, smem, queries, Q_map, K_map, V_map);
+      }
+      smem.Q.wait_empty(walk.round);
+      smem.told(walk.round).tell({walk.first});  // and no more
+      mbarrier_arrive(smem.Q.full_of(walk.round));
+    }
+    __syncwarp();    // the cluster's barrier takes whole warps
+    cluster_sync();  // safe to end: as below
+    return;
+  }
+  setmaxnreg_inc<CONSUMER_REGISTERS<IS_WHOLE>>();  // waits until the producer has given its registers back
+  Softmax<typename C::Element, BC> softmax = {};
+  softmax.scale_log2 = p.softmax_scale * LOG2E;
+  attend<VARLEN, C, Mask>(p, smem, softmax, O_map);
   cluster_sync();  // safe to end: the other block does not copy here, nor arrive, any more
 }
 

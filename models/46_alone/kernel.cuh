@@ -69,46 +69,16 @@ __device__ __forceinline__ void end_together() {
   if (BLOCKS > 1) cluster_sync();
 }
 
-template <class C, class Mask, bool VARLEN>
-__global__ void __launch_bounds__(C::THREADS, 1)
-    flash_attention(ModelParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
-                    const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
-  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, BLOCKS = C::BLOCKS;
+// What a warpgroup does: QK of each tile of keys that its 64 queries see beside PV of the one before.
+template <bool VARLEN, class C, class Mask>
+__device__ __forceinline__ void attend(const ModelParams& p, const Smem<C>& smem,
+                                       Softmax<typename C::Element, C::BC>& softmax, const TensorMap& O_map) {
   using Element = typename C::Element;
+  constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
   constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
-  static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
-  static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
-  static_assert(Mask::IS_WINDOW == (BLOCKS == 1), "in a window blocks work alone");
-  constexpr bool IS_WHOLE = Mask::IS_WHOLE && !VARLEN;  // every query sees all keys
-
+  constexpr bool IS_WHOLE = Mask::IS_WHOLE && !VARLEN;            // every query sees all keys
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
-
-  const Smem<C> smem;
-  smem.name();
-  if (threadIdx.x == 0) smem.init();
-  cluster_sync();  // safe to use the barriers, those of the other block, too
-
-  if (warp >= WARPS) {
-    setmaxnreg_dec<PRODUCER_REGISTERS<IS_WHOLE>>();
-    if (threadIdx.x == WARPS * 32) {
-      Schedule<C, Mask, VARLEN> walk(p);
-      while (const auto queries = walk.next()) {
-        smem.Q.wait_empty(queries.round);
-        walk.tell(queries, smem.told(queries.round));
-        load<VARLEN>(p, smem, queries, Q_map, K_map, V_map);
-      }
-      smem.Q.wait_empty(walk.round);
-      smem.told(walk.round).tell({walk.first});  // and no more
-      mbarrier_arrive(smem.Q.full_of(walk.round));
-    }
-    __syncwarp();  // the cluster's barrier takes whole warps
-    end_together<BLOCKS>();
-    return;
-  }
-  setmaxnreg_inc<CONSUMER_REGISTERS<IS_WHOLE>>();  // waits until the producer has given its registers back
-  Softmax<Element, BC> softmax = {};
-  softmax.scale_log2 = p.softmax_scale * LOG2E;
 
   // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
   const uint64_t Q_rows = wgmma_descriptor(smem.Q.tiles + warpgroup * 64 * PANEL_ROW_BYTES);
@@ -204,10 +174,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
 
   smem.Q.wait_full(0);
-  if (VARLEN && !smem.told(0)[Work::MORE]) {  // in a plan a cluster may be without work
-    end_together<BLOCKS>();
-    return;
-  }
+  if (VARLEN && !smem.told(0)[Work::MORE]) return;  // in a plan a cluster may be without work
   start_QK(smem.told(0)[Work::BEGIN]);
   wgmma_wait<0>(S_frag);  // safe to read S: QK is done
   while (true) {
@@ -245,6 +212,44 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   }
   store(round - 1);
   release_Q(round - 1);
+}
+
+template <class C, class Mask, bool VARLEN>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    flash_attention(ModelParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
+                    const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, BLOCKS = C::BLOCKS;
+  static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
+  static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
+  static_assert(Mask::IS_WINDOW == (BLOCKS == 1), "in a window blocks work alone");
+  constexpr bool IS_WHOLE = Mask::IS_WHOLE && !VARLEN;  // every query sees all keys
+
+  const Smem<C> smem;
+  smem.name();
+  if (threadIdx.x == 0) smem.init();
+  cluster_sync();  // safe to use the barriers, those of the other block, too
+
+  if (threadIdx.x / 32 >= WARPS) {
+    setmaxnreg_dec<PRODUCER_REGISTERS<IS_WHOLE>>();
+    if (threadIdx.x == WARPS * 32) {
+      Schedule<C, Mask, VARLEN> walk(p);
+      while (const auto queries = walk.next()) {
+        smem.Q.wait_empty(queries.round);
+        walk.tell(queries, smem.told(queries.round));
+        load<VARLEN>(p, smem, queries, Q_map, K_map, V_map);
+      }
+      smem.Q.wait_empty(walk.round);
+      smem.told(walk.round).tell({walk.first});  // and no more
+      mbarrier_arrive(smem.Q.full_of(walk.round));
+    }
+    __syncwarp();  // the cluster's barrier takes whole warps
+    end_together<BLOCKS>();
+    return;
+  }
+  setmaxnreg_inc<CONSUMER_REGISTERS<IS_WHOLE>>();  // waits until the producer has given its registers back
+  Softmax<typename C::Element, BC> softmax = {};
+  softmax.scale_log2 = p.softmax_scale * LOG2E;
+  attend<VARLEN, C, Mask>(p, smem, softmax, O_map);
   end_together<BLOCKS>();
 }
 

@@ -39,10 +39,8 @@ const ladder::Registration registration({
     .name = "48_scores",
     .previous = "47_edges",
     .role = ladder::Role::line,
-    .more_lines =
-        {ladder::MoreLines::other,
-         "Functions of scores: a softcap, ALiBi, and a head's sink; sequences of several lengths go. And what a "
-         "warpgroup does becomes a function again, for 45 to 47 stand in one."},
+    .more_lines = {ladder::MoreLines::other,
+                   "Functions of scores: a softcap, ALiBi, and a head's sink; sequences of several lengths go."},
     .idea = "What becomes of a score before the softmax is a function that the kernel is compiled with, and each head "
             "may have a sink.",
     .limit = "A score is a product and a factor. Models cap it, take something from it by distance, and add one that "

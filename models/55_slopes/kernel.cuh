@@ -13,8 +13,8 @@
 namespace {
 
 // 44_told spells these out, 43_window the softmax, 45_varlen what starts a kernel.
-using forward::blocks_for, forward::finish_rows, forward::let_pass, forward::LOG2E, forward::NO_KEY;
-using forward::rows_map;
+using forward::blocks_for, forward::end_together, forward::finish_rows, forward::let_pass, forward::load;
+using forward::LOG2E, forward::NO_KEY, forward::rows_map;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
@@ -109,101 +109,23 @@ struct Score {
   static constexpr bool CHANGES = SLOPED;
 };
 
-template <class C, class Mask, class Function>
-__global__ void __launch_bounds__(C::THREADS, 1)
-    flash_attention(ScoreParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
-                    const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
+template <class C>
+using Smem = forward::Smem<C, ROW_BYTES, 2, C::BC * PANEL_ROW_BYTES, Work>;
+
+// What a warpgroup does: QK of each tile of keys that its 64 queries see beside PV of the one before.
+template <class C, class Mask, bool SLOPED>
+__device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem,
+                                       Softmax<typename C::Element, C::BC>& softmax, const TensorMap& O_map) {
   using Element = typename C::Element;
-  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, BLOCKS = C::BLOCKS;
+  constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
   constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
-  static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
-  static_assert(Mask::IS_WINDOW == (BLOCKS == 1), "in a window blocks work alone");
-  static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
-  constexpr bool SLOPED = Function::CHANGES;
-  // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240, or
-  // 40 + 2 x 232, where the one that copies has more to find out, and the others have no slope to keep.
-  constexpr bool COPIES_WITH_FEW = Mask::IS_WHOLE || SLOPED;
-  constexpr int PRODUCER_REGISTERS = COPIES_WITH_FEW ? 24 : 40, CONSUMER_REGISTERS = COPIES_WITH_FEW ? 240 : 232;
-
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
-  constexpr uint32_t TILE_BYTES = BC * ROW_BYTES, Q_BYTES = BR * ROW_BYTES;
-  const uint32_t smem_Q = smem_base(), smem_K = smem_Q + 2 * Q_BYTES, smem_V = smem_K + STAGES * TILE_BYTES;
-  const uint32_t smem_ramp = smem_V + STAGES * TILE_BYTES, barriers = smem_ramp + BC * PANEL_ROW_BYTES;
-  const Ring<STAGES, TILE_BYTES> K{barriers, smem_K}, V{K.end, smem_V};
-  const Ring<2, Q_BYTES> Q{V.end, smem_Q};  // by the round
-  smem_name(smem_Q, 2 * Q_BYTES, "Q", PANEL_ROW_BYTES);
-  smem_name(smem_K, STAGES * TILE_BYTES, "K", PANEL_ROW_BYTES);
-  smem_name(smem_V, STAGES * TILE_BYTES, "V", PANEL_ROW_BYTES);
-  smem_name(smem_ramp, BC * PANEL_ROW_BYTES, "ramp", PANEL_ROW_BYTES);
-  smem_name(barriers, (4 * STAGES + 4) * 8, "barriers");
-  const uint32_t works = barriers + (4 * STAGES + 4) * 8;
-  smem_name(works, 2 * Work::BYTES, "works");
-  const auto told = [&](int round) { return Work{works + round % 2 * Work::BYTES}; };
-  if (threadIdx.x == 0) {
-    K.init(BLOCKS * WARPS / 4);  // a warpgroup has read it
-    V.init(BLOCKS * WARPS / 4);
-    Q.init(WARPS);          // a warp has stored its O from there
-    fence_mbarrier_init();  // safe to name them to the copy engine, which knows them now
-  }
-  // The ramp: 16 columns beside those of K, and in each of them a key's number in its tile. Of a panel, swizzled like
-  // K's.
-  if (SLOPED && threadIdx.x < BC) {
-    const uint32_t number = pack<bf16>(threadIdx.x, threadIdx.x), row = smem_ramp + threadIdx.x * PANEL_ROW_BYTES;
-    for (uint32_t chunk = 0; chunk < 2; ++chunk)
-      st_shared_v4(row + (chunk ^ (threadIdx.x % 8)) * 16, {number, number, number, number});
-    fence_proxy_async_shared();  // products will find it
-  }
-  cluster_sync();  // safe to use the ramp, and the barriers, those of the other block, too
-
-  const auto end_together = [] {
-    if (BLOCKS > 1) cluster_sync();  // safe to end: the other block does not copy here, nor arrive, any more
-  };
-
-  // LOAD  A block brings its panel of a tile of K or V to both; the other brings its own here. Alone it brings both
-  //       panels.
-  if (warp >= WARPS) {
-    setmaxnreg_dec<PRODUCER_REGISTERS>();
-    if (threadIdx.x == WARPS * 32) {
-      Schedule<C, Mask> walk(p);
-      while (const auto queries = walk.next()) {
-        Q.wait_empty(queries.round);
-        walk.tell(queries, told(queries.round), p);
-        Q.expect(queries.round);
-        const int head = queries.head % p.heads;
-        const int kv_head = head / (p.heads / p.kv_heads), sequence = queries.head / p.heads;
-        for (int panel = 0; panel < PANELS; ++panel)
-          cp_async_bulk_tensor_4d(smem_Q + Q.at(queries.round) + panel * BR * PANEL_ROW_BYTES, Q_map,
-                                  panel * PANEL_COLS, queries.q_tile * BR, head, sequence, Q.full_of(queries.round));
-        const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
-          ring.wait_empty(tile);
-          ring.expect(tile);
-          for (uint32_t panel = cluster_rank(); panel < PANELS; panel += BLOCKS)
-            cp_async_bulk_tensor_4d_multicast(ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES, map,
-                                              panel * PANEL_COLS, queries.in_K(tile) * BC, kv_head, sequence,
-                                              ring.full_of(tile), (1 << BLOCKS) - 1);
-        };
-        const int last = queries.first + queries.kv_tiles - 1;
-        for (int tile = queries.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
-          if (tile <= last) request(K_map, K, tile);
-          if (tile > queries.first) request(V_map, V, tile - 1);
-        }
-      }
-      Q.wait_empty(walk.round);
-      told(walk.round).tell({walk.first});  // and no more
-      mbarrier_arrive(Q.full_of(walk.round));
-    }
-    __syncwarp();  // the cluster's barrier takes whole warps
-    end_together();
-    return;
-  }
-  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
 
   // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
-  const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
-  const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
-  Softmax<Element, BC> softmax = {};
-  softmax.scale_log2 = p.softmax_scale * LOG2E;
+  const uint64_t Q_rows = wgmma_descriptor(smem.Q.tiles + warpgroup * 64 * PANEL_ROW_BYTES);
+  const uint64_t K_tiles = wgmma_descriptor(smem.K.tiles),
+                 V_tiles = wgmma_descriptor(smem.V.tiles, BC * PANEL_ROW_BYTES);
   using Weights = typename Softmax<Element, BC>::Weights;
   float O_frag[PV_N_TILES][4], S_frag[QK_N_TILES][4];    // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
   uint32_t P_even[PV_K_TILES][4], P_odd[PV_K_TILES][4];  // by the tile's number: one is made while PV reads the other
@@ -215,7 +137,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   int begin = 0, end = 0;    // of the tiles of keys
   uint32_t slope_parts = 0;  // in this lane's columns beside those of Q
   uint32_t slope_frag[4];    // FragmentA: its rows are all the same
-  const uint64_t ramp = wgmma_descriptor(smem_ramp);
+  const uint64_t ramp = wgmma_descriptor(smem.more);
   const auto is_behind = [&](const Work& work, int tile) { return tile > work[Work::TOP] - work[Work::LOW]; };
   const auto falls = [&](const Work& work, int tile) { return Mask::IS_WINDOW && is_behind(work, tile); };
   const auto place_of = [&](const Work& work, int tile) {  // in K
@@ -224,9 +146,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const auto start_QK = [&](int tile) {
     // QK  A warp's accumulators are its 16 rows of S, a FragmentC for every eight keys. The products run on by
     //     themselves: between the fence, which hands S over, and the wait nobody may touch it.
-    const uint64_t Q_here = wgmma_advance(Q_rows, Q.at(round)), K_here = wgmma_advance(K_tiles, K.at(tile));
-    K.wait_full(tile);
-    slope_frag[0] = slope_frag[1] = falls(told(round), tile) ? slope_parts ^ 0x80008000 : slope_parts;  // minus
+    const uint64_t Q_here = wgmma_advance(Q_rows, smem.Q.at(round)), K_here = wgmma_advance(K_tiles, smem.K.at(tile));
+    smem.K.wait_full(tile);
+    slope_frag[0] = slope_frag[1] = falls(smem.told(round), tile) ? slope_parts ^ 0x80008000 : slope_parts;  // minus
     slope_frag[2] = slope_frag[3] = 0;
     wgmma_fence(S_frag, slope_frag);
     if (SLOPED) wgmma_rs_bf16(S_frag, slope_frag, ramp, false);  // the slope times a key's number in its tile
@@ -241,7 +163,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   //       number per row.
   const auto set_line = [&](int tile) {
     if constexpr (SLOPED) {
-      const Work work = told(round);
+      const Work work = smem.told(round);
       const float rise = work.number(Work::SLOPE) * softmax.scale_log2 * (falls(work, tile) ? -1 : 1);
       const float from = behind_own(work, place_of(work, tile) * BC);
       softmax.line[0] = rise * from, softmax.line[1] = rise * (from - 8);
@@ -249,7 +171,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
   // Masks what rows do not see of a tile. Whether a row may meet its first key there, or one that the line has raised.
   const auto hide = [&](int tile) {
-    const Work work = told(round);
+    const Work work = smem.told(round);
     const Mask mask(p);
     const int place = place_of(work, tile), first_key = place * BC;
     const auto of_all = [&](auto change) {
@@ -280,9 +202,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     return tile <= begin + 1 || (Mask::GROWS && is_behind(work, tile));
   };
   const auto start_PV = [&](int tile, Weights P_frag, bool is_first) {
-    const uint64_t V_here = wgmma_advance(V_tiles, V.at(tile));
+    const uint64_t V_here = wgmma_advance(V_tiles, smem.V.at(tile));
     if (softmax.rescale) scale_rows(O_frag, softmax.correction);  // under QK, where one is running
-    V.wait_full(tile);
+    smem.V.wait_full(tile);
     wgmma_fence(O_frag, P_frag);
     // PV  Like QK; but P comes from registers.
     issue_PV<Element>(O_frag, P_frag, V_here, !is_first);
@@ -293,30 +215,30 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     start_PV(tile - 1, P_before, tile - 1 == begin);
     set_line(tile);
     wgmma_wait<1>(S_frag, slope_frag);  // safe to read S: QK is done, PV may go on
-    release(K, tile);
+    release(smem.K, tile);
     const bool looks = may_be_masked && hide(tile);
     // SOFTMAX
     softmax.weigh(S_frag, P_here, false, looks);
     wgmma_wait<0>(O_frag, P_before);  // safe to touch O and the old P: PV is done
-    release(V, tile - 1);
+    release(smem.V, tile - 1);
   };
   float normalise[2];
   const auto finish = [&](int tile, Weights P_last) {
     start_PV(tile, P_last, tile == begin);
-    finish_rows<Mask>(p, told(round), softmax, normalise);  // beside PV
+    finish_rows<Mask>(p, smem.told(round), softmax, normalise);  // beside PV
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
     wgmma_wait<0>(O_frag, P_last);           // safe to touch O: the last PV is done
-    release(V, tile);
+    release(smem.V, tile);
   };
   const auto store = [&](int round) {
     // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them.
-    const uint32_t warp_O = smem_Q + Q.at(round) + warp * 16 * PANEL_ROW_BYTES;
+    const uint32_t warp_O = smem.Q.tiles + smem.Q.at(round) + warp * 16 * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
     store_scaled<Element, BR, !Mask::IS_WHOLE>(lane_O, O_frag, normalise);
     fence_proxy_async_shared();  // the copy engine will find what this lane has stored
     __syncwarp();                // safe to copy: all lanes have stored
     if (lane == 0) {
-      const Work work = told(round);
+      const Work work = smem.told(round);
       const int head = work[Work::HEAD];
       for (int panel = 0; panel < PANELS; ++panel)
         cp_async_bulk_tensor_store_4d(O_map, panel * PANEL_COLS, work[Work::QUERY] + warp * 16, head % p.heads,
@@ -328,22 +250,22 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const auto release_Q = [&](int round) {
     if (lane == 0 && round >= 0) {
       cp_async_bulk_wait_read<0>();  // safe to overwrite or to end: shared memory has been read
-      mbarrier_arrive(Q.empty_of(round));
+      mbarrier_arrive(smem.Q.empty_of(round));
     }
     __syncwarp();  // products and barriers take whole warps
   };
   const auto start_round = [&] {
-    if (SLOPED) slope_parts = parts_of(told(round).number(Work::SLOPE), lane % 4);
-    start_QK(told(round)[Work::BEGIN]);
+    if (SLOPED) slope_parts = parts_of(smem.told(round).number(Work::SLOPE), lane % 4);
+    start_QK(smem.told(round)[Work::BEGIN]);
   };
 
-  Q.wait_full(0);
+  smem.Q.wait_full(0);
   start_round();
   wgmma_wait<0>(S_frag, slope_frag);  // safe to read S: QK is done
   while (true) {
-    const Work work = told(round);
+    const Work work = smem.told(round);
     begin = work[Work::BEGIN], end = work[Work::END];
-    release(K, begin);
+    release(smem.K, begin);
     set_line(begin);
     hide(begin);
     softmax.begin(work.number(Work::SINK), lane % 4 == 0);
@@ -368,16 +290,70 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       finish(end - 1, P_even);
     }
     ++round;
-    Q.wait_full(round);
-    let_pass<Mask::GROWS, BLOCKS>(K, V, end, told(round)[Work::BEGIN], release);  // or all that was copied
-    if (!told(round)[Work::MORE]) break;
+    smem.Q.wait_full(round);
+    let_pass<Mask::GROWS, BLOCKS>(smem.K, smem.V, end, smem.told(round)[Work::BEGIN],
+                                  release);  // or all that was copied
+    if (!smem.told(round)[Work::MORE]) break;
     start_round();
     store(round - 1);                   // beside QK
     wgmma_wait<0>(S_frag, slope_frag);  // safe to read S: QK is done
   }
   store(round - 1);
   release_Q(round - 1);
-  end_together();
+}
+
+template <class C, class Mask, class Function>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    flash_attention(ScoreParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
+                    const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, BLOCKS = C::BLOCKS;
+  static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
+  static_assert(Mask::IS_WINDOW == (BLOCKS == 1), "in a window blocks work alone");
+  static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
+  constexpr bool SLOPED = Function::CHANGES;
+  // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240, or
+  // 40 + 2 x 232, where the one that copies has more to find out, and the others have no slope to keep.
+  constexpr bool COPIES_WITH_FEW = Mask::IS_WHOLE || SLOPED;
+  constexpr int PRODUCER_REGISTERS = COPIES_WITH_FEW ? 24 : 40, CONSUMER_REGISTERS = COPIES_WITH_FEW ? 240 : 232;
+
+  const Smem<C> smem;
+  smem.name();
+  smem_name(smem.more, BC * PANEL_ROW_BYTES, "ramp", PANEL_ROW_BYTES);
+  if (threadIdx.x == 0) smem.init();
+  // The ramp: 16 columns beside those of K, and in each of them a key's number in its tile. Of a panel, swizzled like
+  // K's.
+  if (SLOPED && threadIdx.x < BC) {
+    const uint32_t number = pack<bf16>(threadIdx.x, threadIdx.x), row = smem.more + threadIdx.x * PANEL_ROW_BYTES;
+    for (uint32_t chunk = 0; chunk < 2; ++chunk)
+      st_shared_v4(row + (chunk ^ (threadIdx.x % 8)) * 16, {number, number, number, number});
+    fence_proxy_async_shared();  // products will find it
+  }
+  cluster_sync();  // safe to use the ramp, and the barriers, those of the other block, too
+
+  // LOAD  A block brings its panel of a tile of K or V to both; the other brings its own here. Alone it brings both
+  //       panels.
+  if (threadIdx.x / 32 >= WARPS) {
+    setmaxnreg_dec<PRODUCER_REGISTERS>();
+    if (threadIdx.x == WARPS * 32) {
+      Schedule<C, Mask> walk(p);
+      while (const auto queries = walk.next()) {
+        smem.Q.wait_empty(queries.round);
+        walk.tell(queries, smem.told(queries.round), p);
+        load(p, smem, queries, Q_map, K_map, V_map);
+      }
+      smem.Q.wait_empty(walk.round);
+      smem.told(walk.round).tell({walk.first});  // and no more
+      mbarrier_arrive(smem.Q.full_of(walk.round));
+    }
+    __syncwarp();  // the cluster's barrier takes whole warps
+    end_together<BLOCKS>();
+    return;
+  }
+  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
+  Softmax<typename C::Element, BC> softmax = {};
+  softmax.scale_log2 = p.softmax_scale * LOG2E;
+  attend<C, Mask, SLOPED>(p, smem, softmax, O_map);
+  end_together<BLOCKS>();
 }
 
 // LAUNCH  As many blocks as run at the same time, one per SM, in pairs, or fewer where there is less to do. The

@@ -11,8 +11,9 @@
 namespace {
 
 // 48_scores spells these out, 44_told what is told, 43_window the softmax, 45_varlen what starts a kernel.
-using forward::blocks_for, forward::Causal, forward::finish_rows, forward::hide_unseen, forward::let_pass;
-using forward::LOG2E, forward::NoMask, forward::Queries, forward::rows_map, forward::Schedule, forward::Score;
+using forward::blocks_for, forward::Causal, forward::CONSUMER_REGISTERS, forward::end_together, forward::finish_rows;
+using forward::hide_unseen, forward::let_pass, forward::load, forward::LOG2E, forward::NoMask;
+using forward::PRODUCER_REGISTERS, forward::Queries, forward::rows_map, forward::Schedule, forward::Score;
 using forward::sink_of, forward::Softmax, forward::Tail, forward::Window, forward::Work;
 
 constexpr int HEAD_DIM = 128;
@@ -32,12 +33,19 @@ struct Intervals : Tail {
   __device__ __forceinline__ int end_of(int query) const { return ld_shared_b32(rows + (BR + query % BR) * 4); }
 };
 
+// What is told of a tile of queries, and behind that its rows' intervals.
+template <int BR>
+struct Told : Work {
+  static constexpr uint32_t BYTES = Work::BYTES + Intervals<BR>::BYTES;
+
+  __device__ __forceinline__ uint32_t rows() const { return address + Work::BYTES; }
+};
+
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <class T, int BR, int BC, int WARPS, int STAGES, int BLOCKS = 2>
 struct Config : forward::Tile<T, BR, BC, WARPS, STAGES, BLOCKS> {
-  static constexpr uint32_t TOLD_BYTES = Work::BYTES + Intervals<BR>::BYTES;
   static constexpr uint32_t SMEM_BYTES =
-      2 * (BR + STAGES * BC) * ROW_BYTES + (4 * STAGES + 4) * 8 + 2 * TOLD_BYTES;  // and mbarriers, Works and rows
+      2 * (BR + STAGES * BC) * ROW_BYTES + (4 * STAGES + 4) * 8 + 2 * Told<BR>::BYTES;  // and mbarriers, Works and rows
   using Alone = Config<T, BR, BC, WARPS, STAGES, 1>;
 };
 
@@ -86,11 +94,11 @@ struct Look {
       least_to = min(least_to, int(shfl(least_to, other))), most_to = max(most_to, int(shfl(most_to, other)));
     }
   }
-  __device__ __forceinline__ void tell(const Queries& queries, Work work, const ScoreParams& p, float scale) const {
+  __device__ __forceinline__ void tell(const Queries& queries, Told<BR> work, const ScoreParams& p, float scale) const {
     const int lane = threadIdx.x % 32, zero = queries.first - queries.skipped, head = queries.head % p.heads;
     for (int i = 0; i < ROWS; ++i) {
-      st_shared_b32(work.address + Work::BYTES + (i * 32 + lane) * 4, from[i]);
-      st_shared_b32(work.address + Work::BYTES + (BR + i * 32 + lane) * 4, to[i]);
+      st_shared_b32(work.rows() + (i * 32 + lane) * 4, from[i]);
+      st_shared_b32(work.rows() + (BR + i * 32 + lane) * 4, to[i]);
     }
     const float slope = p.alibi_slopes == nullptr ? 0 : ld_global_f32(p.alibi_slopes + head) / scale;
     if (lane == 0)
@@ -100,104 +108,23 @@ struct Look {
   }
 };
 
+template <class C>
+using Smem = forward::Smem<C, ROW_BYTES, 2, 0, Told<C::BR>>;
+
+// What a warpgroup does: QK of each tile of keys that its 64 queries see beside PV of the one before.
 template <class C, class Mask, class Function>
-__global__ void __launch_bounds__(C::THREADS, 1)
-    flash_attention(IntervalParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
-                    const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
+__device__ __forceinline__ void attend(const IntervalParams& p, const Smem<C>& smem, const Function& function,
+                                       Softmax<typename C::Element, C::BC>& softmax, const TensorMap& O_map) {
   using Element = typename C::Element;
-  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, BLOCKS = C::BLOCKS;
+  constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
   constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
-  static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
-  static_assert(Mask::IS_WINDOW == (BLOCKS == 1), "in a window blocks work alone");
-  static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
-  // 384 threads start with 168 registers each (65536 / 384, in eights). Of three warpgroups: 3 x 168 = 24 + 2 x 240, or
-  // 40 + 2 x 232, where the one that copies has more to find out.
-  constexpr int PRODUCER_REGISTERS = Mask::IS_WHOLE ? 24 : 40, CONSUMER_REGISTERS = Mask::IS_WHOLE ? 240 : 232;
-
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
-  constexpr uint32_t TILE_BYTES = BC * ROW_BYTES, Q_BYTES = BR * ROW_BYTES;
-  const uint32_t smem_Q = smem_base(), smem_K = smem_Q + 2 * Q_BYTES, smem_V = smem_K + STAGES * TILE_BYTES;
-  const uint32_t barriers = smem_V + STAGES * TILE_BYTES;
-  const Ring<STAGES, TILE_BYTES> K{barriers, smem_K}, V{K.end, smem_V};
-  const Ring<2, Q_BYTES> Q{V.end, smem_Q};  // by the round
-  smem_name(smem_Q, 2 * Q_BYTES, "Q", PANEL_ROW_BYTES);
-  smem_name(smem_K, STAGES * TILE_BYTES, "K", PANEL_ROW_BYTES);
-  smem_name(smem_V, STAGES * TILE_BYTES, "V", PANEL_ROW_BYTES);
-  smem_name(barriers, (4 * STAGES + 4) * 8, "barriers");
-  const uint32_t works = barriers + (4 * STAGES + 4) * 8;
-  smem_name(works, 2 * C::TOLD_BYTES, "works");
-  const auto told = [&](int round) { return Work{works + round % 2 * C::TOLD_BYTES}; };
-  const auto mask = [&](int round) {
-    if constexpr (Mask::IS_WINDOW)
-      return Mask(p, told(round).address + Work::BYTES);
-    else
-      return Mask(p);
-  };
-  if (threadIdx.x == 0) {
-    K.init(BLOCKS * WARPS / 4);  // a warpgroup has read it
-    V.init(BLOCKS * WARPS / 4);
-    Q.init(WARPS);          // a warp has stored its O from there
-    fence_mbarrier_init();  // safe to name them to the copy engine, which knows them now
-  }
-  cluster_sync();  // safe to use the barriers, those of the other block, too
-
-  const auto end_together = [] {
-    if (BLOCKS > 1) cluster_sync();  // safe to end: the other block does not copy here, nor arrive, any more
-  };
-
-  const Function function(p);
-  // LOAD  A block brings its panel of a tile of K or V to both; the other brings its own here. Alone it brings both
-  //       panels.
-  if (warp >= WARPS) {
-    setmaxnreg_dec<PRODUCER_REGISTERS>();
-    const bool copies = threadIdx.x == WARPS * 32;
-    if (copies || (Mask::IS_WINDOW && warp == WARPS)) {  // the others of its warp look at rows
-      auto walk = [&] {
-        if constexpr (Mask::IS_WINDOW)
-          return Look<C>(p);
-        else
-          return Schedule<C, Mask>(p);
-      }();
-      while (const auto queries = walk.next()) {
-        Q.wait_empty(queries.round);
-        walk.tell(queries, told(queries.round), p, function.scale);
-        if (Mask::IS_WINDOW && !copies) continue;
-        Q.expect(queries.round);
-        const int head = queries.head % p.heads;
-        const int kv_head = head / (p.heads / p.kv_heads), sequence = queries.head / p.heads;
-        for (int panel = 0; panel < PANELS; ++panel)
-          cp_async_bulk_tensor_4d(smem_Q + Q.at(queries.round) + panel * BR * PANEL_ROW_BYTES, Q_map,
-                                  panel * PANEL_COLS, queries.q_tile * BR, head, sequence, Q.full_of(queries.round));
-        const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
-          ring.wait_empty(tile);
-          ring.expect(tile);
-          for (uint32_t panel = cluster_rank(); panel < PANELS; panel += BLOCKS)
-            cp_async_bulk_tensor_4d_multicast(ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES, map,
-                                              panel * PANEL_COLS, queries.in_K(tile) * BC, kv_head, sequence,
-                                              ring.full_of(tile), (1 << BLOCKS) - 1);
-        };
-        const int last = queries.first + queries.kv_tiles - 1;
-        for (int tile = queries.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
-          if (tile <= last) request(K_map, K, tile);
-          if (tile > queries.first) request(V_map, V, tile - 1);
-        }
-      }
-      Q.wait_empty(walk.round);
-      if (copies) told(walk.round).tell({walk.first});  // and no more
-      if (copies) mbarrier_arrive(Q.full_of(walk.round));
-    }
-    __syncwarp();  // the cluster's barrier takes whole warps
-    end_together();
-    return;
-  }
-  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
 
   // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
-  const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
-  const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
-  Softmax<Element, BC> softmax = {};
-  softmax.scale_log2 = function.scale * LOG2E;
+  const uint64_t Q_rows = wgmma_descriptor(smem.Q.tiles + warpgroup * 64 * PANEL_ROW_BYTES);
+  const uint64_t K_tiles = wgmma_descriptor(smem.K.tiles),
+                 V_tiles = wgmma_descriptor(smem.V.tiles, BC * PANEL_ROW_BYTES);
   using Weights = typename Softmax<Element, BC>::Weights;
   float O_frag[PV_N_TILES][4], S_frag[QK_N_TILES][4];    // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
   uint32_t P_even[PV_K_TILES][4], P_odd[PV_K_TILES][4];  // by the tile's number: one is made while PV reads the other
@@ -206,18 +133,24 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     if (threadIdx.x % 128 < BLOCKS) mbarrier_arrive_remote(ring.empty_of(tile), threadIdx.x % 128);
   };
   int round = 0;  // of Q and Work
+  const auto mask = [&](int round) {
+    if constexpr (Mask::IS_WINDOW)
+      return Mask(p, smem.told(round).rows());
+    else
+      return Mask(p);
+  };
   const auto start_QK = [&](int tile) {
     // QK  A warp's accumulators are its 16 rows of S, a FragmentC for every eight keys. The products run on by
     //     themselves: between the fence, which hands S over, and the wait nobody may touch it.
-    const uint64_t Q_here = wgmma_advance(Q_rows, Q.at(round)), K_here = wgmma_advance(K_tiles, K.at(tile));
-    K.wait_full(tile);
+    const uint64_t Q_here = wgmma_advance(Q_rows, smem.Q.at(round)), K_here = wgmma_advance(K_tiles, smem.K.at(tile));
+    smem.K.wait_full(tile);
     wgmma_fence(S_frag);
     issue_QK<Element, HEAD_DIM, BR, BC>(S_frag, Q_here, K_here);
     wgmma_commit();
   };
   const auto change = [&](int tile) {
     if constexpr (Function::CHANGES) {
-      const Work work = told(round);
+      const Work work = smem.told(round);
       const int first_key = (tile - work[Work::ZERO]) * BC + FragmentC::col(lane, 0);  // of the lane
       const float here = work.query() + p.n_k - p.n_q - first_key, distance[2] = {here, here + 8};
       const float slope = work.number(Work::SLOPE);
@@ -231,9 +164,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
   };
   const auto start_PV = [&](int tile, Weights P_frag, bool is_first) {
-    const uint64_t V_here = wgmma_advance(V_tiles, V.at(tile));
+    const uint64_t V_here = wgmma_advance(V_tiles, smem.V.at(tile));
     if (softmax.rescale) scale_rows(O_frag, softmax.correction);  // under QK, where one is running
-    V.wait_full(tile);
+    smem.V.wait_full(tile);
     wgmma_fence(O_frag, P_frag);
     // PV  Like QK; but P comes from registers.
     issue_PV<Element>(O_frag, P_frag, V_here, !is_first);
@@ -244,33 +177,33 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     start_QK(tile);
     start_PV(tile - 1, P_before, tile - 1 == begin);
     wgmma_wait<1>(S_frag);  // safe to read S: QK is done, PV may go on
-    release(K, tile);
+    release(smem.K, tile);
     change(tile);
-    const bool looks = may_be_masked && hide_unseen(S_frag, mask(round), told(round), tile);
+    const bool looks = may_be_masked && hide_unseen(S_frag, mask(round), smem.told(round), tile);
     // SOFTMAX
     softmax.weigh(S_frag, P_here, false, looks);
     wgmma_wait<0>(O_frag, P_before);  // safe to touch O and the old P: PV is done
-    release(V, tile - 1);
+    release(smem.V, tile - 1);
   };
   float normalise[2];
   const auto finish = [&](int tile, Weights P_last) {
     start_PV(tile, P_last, tile == begin);
-    finish_rows<Mask::IS_WHOLE>(mask(round), told(round), softmax, normalise, p.LSE, p.n_q,
-                                [&] { return int64_t(told(round)[Work::HEAD]) * p.n_q; });  // beside PV
+    finish_rows<Mask::IS_WHOLE>(mask(round), smem.told(round), softmax, normalise, p.LSE, p.n_q,
+                                [&] { return int64_t(smem.told(round)[Work::HEAD]) * p.n_q; });  // beside PV
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
     wgmma_wait<0>(O_frag, P_last);           // safe to touch O: the last PV is done
-    release(V, tile);
+    release(smem.V, tile);
   };
   const auto store = [&](int round) {
     // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them. Lane l addresses row
     //        l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns, two C fragments.
-    const uint32_t warp_O = smem_Q + Q.at(round) + warp * 16 * PANEL_ROW_BYTES;
+    const uint32_t warp_O = smem.Q.tiles + smem.Q.at(round) + warp * 16 * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
     store_scaled<Element, BR, !Mask::IS_WHOLE>(lane_O, O_frag, normalise);
     fence_proxy_async_shared();  // the copy engine will find what this lane has stored
     __syncwarp();                // safe to copy: all lanes have stored
     if (lane == 0) {
-      const Work work = told(round);
+      const Work work = smem.told(round);
       const int head = work[Work::HEAD];
       for (int panel = 0; panel < PANELS; ++panel)
         cp_async_bulk_tensor_store_4d(O_map, panel * PANEL_COLS, work[Work::QUERY] + warp * 16, head % p.heads,
@@ -282,18 +215,18 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const auto release_Q = [&](int round) {
     if (lane == 0 && round >= 0) {
       cp_async_bulk_wait_read<0>();  // safe to overwrite or to end: shared memory has been read
-      mbarrier_arrive(Q.empty_of(round));
+      mbarrier_arrive(smem.Q.empty_of(round));
     }
     __syncwarp();  // products and barriers take whole warps
   };
 
-  Q.wait_full(0);
-  start_QK(told(0)[Work::BEGIN]);
+  smem.Q.wait_full(0);
+  start_QK(smem.told(0)[Work::BEGIN]);
   wgmma_wait<0>(S_frag);  // safe to read S: QK is done
   while (true) {
-    const Work work = told(round);
+    const Work work = smem.told(round);
     begin = work[Work::BEGIN], end = work[Work::END];
-    release(K, begin);
+    release(smem.K, begin);
     change(begin);
     hide_unseen(S_frag, mask(round), work, begin);
     softmax.begin(work.number(Work::SINK), lane % 4 == 0);
@@ -317,16 +250,63 @@ __global__ void __launch_bounds__(C::THREADS, 1)
       finish(end - 1, P_even);
     }
     ++round;
-    Q.wait_full(round);
-    let_pass<Mask::GROWS, BLOCKS>(K, V, end, told(round)[Work::BEGIN], release);  // or all that was copied
-    if (!told(round)[Work::MORE]) break;
-    start_QK(told(round)[Work::BEGIN]);
+    smem.Q.wait_full(round);
+    let_pass<Mask::GROWS, BLOCKS>(smem.K, smem.V, end, smem.told(round)[Work::BEGIN],
+                                  release);  // or all that was copied
+    if (!smem.told(round)[Work::MORE]) break;
+    start_QK(smem.told(round)[Work::BEGIN]);
     store(round - 1);       // beside QK
     wgmma_wait<0>(S_frag);  // safe to read S: QK is done
   }
   store(round - 1);
   release_Q(round - 1);
-  end_together();
+}
+
+template <class C, class Mask, class Function>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    flash_attention(IntervalParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
+                    const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, BLOCKS = C::BLOCKS;
+  static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
+  static_assert(Mask::IS_WINDOW == (BLOCKS == 1), "in a window blocks work alone");
+  static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
+
+  const Smem<C> smem;
+  smem.name();
+  if (threadIdx.x == 0) smem.init();
+  cluster_sync();  // safe to use the barriers, those of the other block, too
+
+  const Function function(p);
+  // LOAD  A block brings its panel of a tile of K or V to both; the other brings its own here. Alone it brings both
+  //       panels.
+  if (threadIdx.x / 32 >= WARPS) {
+    setmaxnreg_dec<PRODUCER_REGISTERS<Mask::IS_WHOLE>>();
+    const bool copies = threadIdx.x == WARPS * 32;
+    if (copies || (Mask::IS_WINDOW && threadIdx.x / 32 == WARPS)) {  // the others of its warp look at rows
+      auto walk = [&] {
+        if constexpr (Mask::IS_WINDOW)
+          return Look<C>(p);
+        else
+          return Schedule<C, Mask>(p);
+      }();
+      while (const auto queries = walk.next()) {
+        smem.Q.wait_empty(queries.round);
+        walk.tell(queries, smem.told(queries.round), p, function.scale);
+        if (!Mask::IS_WINDOW || copies) load(p, smem, queries, Q_map, K_map, V_map);
+      }
+      smem.Q.wait_empty(walk.round);
+      if (copies) smem.told(walk.round).tell({walk.first});  // and no more
+      if (copies) mbarrier_arrive(smem.Q.full_of(walk.round));
+    }
+    __syncwarp();  // the cluster's barrier takes whole warps
+    end_together<BLOCKS>();
+    return;
+  }
+  setmaxnreg_inc<CONSUMER_REGISTERS<Mask::IS_WHOLE>>();  // waits until the producer has given its registers back
+  Softmax<typename C::Element, C::BC> softmax = {};
+  softmax.scale_log2 = function.scale * LOG2E;
+  attend<C, Mask>(p, smem, function, softmax, O_map);
+  end_together<BLOCKS>();
 }
 
 // LAUNCH  As many blocks as run at the same time, one per SM, in pairs, or fewer where there is less to do. The

@@ -43,8 +43,7 @@ const ladder::Registration registration({
     .role = ladder::Role::branch,
     .more_lines = {ladder::MoreLines::other,
                    "An interval of keys for each query: a warp looks at those of a tile, tells them, and walks by "
-                   "them. Half of the lines "
-                   "are 48's dispatch of roles, which came later."},
+                   "them."},
     .idea =
         "Which keys a query sees is data, an interval for each query, and a warp finds the tiles of keys that 128 of "
         "them need.",

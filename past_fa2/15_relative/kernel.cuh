@@ -15,6 +15,7 @@ constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
 constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
 constexpr float LOG2E = 1.44269504088896341f;
 constexpr float RESCALE_ABOVE = 8.0f;  // log2 units: no weight exceeds 2^8, and f16 ends just below 2^16
+constexpr float HUGE_SCORE = 0x1p13f;  // log2 units: no sum begins with a larger maximum, it would lose too much
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <int BR_, int BC_, int WARPS_, int SLOTS_>
@@ -66,10 +67,12 @@ __global__ void __launch_bounds__(C::THREADS, 8 / C::WARPS)
   const uint32_t lane_V = smem_V + chunk_offset(lane % 16, lane / 16);
 
   const float scale_log2 = p.softmax_scale * LOG2E;  // exp(s * softmax_scale) = 2^(s * scale_log2)
-  float O_frag[M_TILES][PV_N_TILES][4] = {};  // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
-  float minus_max[M_TILES][4] = {};           // in units of S, as a FragmentC: registers 0, 1 are equal, and 2, 3
-  float row_sum[M_TILES][2] = {};             // [group][lane_row]: a lane has a share of two rows per group
-  const float outgrown = RESCALE_ABOVE / scale_log2;  // in units of S too
+  float O_frag[M_TILES][PV_N_TILES][4] = {};    // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
+  float minus_max[M_TILES][4] = {};             // in units of S, as a FragmentC: registers 0, 1 are equal, and 2, 3
+  float row_sum[M_TILES][2] = {};               // [group][lane_row]: a lane has a share of two rows per group
+  float outgrown = RESCALE_ABOVE / scale_log2;  // in units of S too; below every score once one is huge
+  // A row that has met a huge score keeps the maximum that it had, and here how far above that its largest score is.
+  float above[M_TILES][2] = {};
 
   const int kv_tiles = p.n / BC;
   if (threadIdx.x == 0) {
@@ -144,10 +147,13 @@ __global__ void __launch_bounds__(C::THREADS, 8 / C::WARPS)
           tile_max = fmaxf(tile_max, shfl_xor(tile_max, 1));
           tile_max = fmaxf(tile_max, shfl_xor(tile_max, 2));
 
-          const float growth = fmaxf(tile_max, 0.0f), shift = tile == 0 ? tile_max : growth;
-          const float correction = ex2_approx(-growth * scale_log2);  // <= 1; there is nothing to correct on the first
-          minus_max[group][2 * lane_row] -= shift;
-          minus_max[group][2 * lane_row + 1] -= shift;
+          const float before = above[group][lane_row], shift = tile == 0 ? tile_max : fmaxf(tile_max, before);
+          const float correction = ex2_approx(fminf(before - shift, 0.0f) * scale_log2);  // of nothing on the first
+          const bool huge = before != 0 || fabsf(shift - minus_max[group][2 * lane_row]) * scale_log2 > HUGE_SCORE;
+          above[group][lane_row] = huge ? shift : 0;
+          outgrown = huge ? -1 : outgrown;  // each tile is looked at from now on
+          minus_max[group][2 * lane_row] -= huge ? 0 : shift;
+          minus_max[group][2 * lane_row + 1] -= huge ? 0 : shift;
           row_sum[group][lane_row] *= correction;
           for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
             S_frag[group][key_tile][2 * lane_row] -= shift;

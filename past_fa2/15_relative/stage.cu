@@ -40,7 +40,6 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest.conflict_ways = 1.0;
   constexpr uint64_t ROWS = C::BR / (16 * C::WARPS) * 2;  // of a lane
   rest.per_rescale = {.shuffles = ROWS * 2, .exponentials = ROWS * 32};
-  rest.largest_score = 0x1p13f;  // beyond it sums that begin with a maximum have lost too much
   return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
 }
 

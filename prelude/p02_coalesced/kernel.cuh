@@ -1,5 +1,5 @@
-// p02_coalesced: eight lanes read a row of K together, 16 bytes each, and sum its score by shuffles. A warp's load is of
-//          whole lines, 128 B each, and uses all of them.
+// p02_coalesced: eight lanes read a row of K together, 16 bytes each, and sum its score by shuffles. A warp's load is
+//          of whole lines, 128 B each, and uses all of them.
 // Before:  p01_rowwise reads with a warp from 32 rows of K at a time, 2 bytes of a line each.
 // Block:   one query, 4 warps.  Shared: 4 n + 32 B.  Needs d = 128; a row must fit: n <= 58104 in 227 KiB.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.

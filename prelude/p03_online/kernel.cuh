@@ -1,5 +1,5 @@
-// p03_online: the online softmax. Each group walks over its keys once, with a maximum and a sum so far, and puts right what
-//          it has summed when the maximum grows: no row of scores is kept.
+// p03_online: the online softmax. Each group walks over its keys once, with a maximum and a sum so far, and puts right
+//          what it has summed when the maximum grows: no row of scores is kept.
 // Before:  p02_coalesced keeps the row for the softmax, which needs its maximum and sum: 4 n bytes, which bound n.
 // Block:   one query, 4 warps.  Shared: 8320 B.  Needs d = 128.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.
@@ -12,9 +12,9 @@ constexpr int HEAD_DIM = 128;
 constexpr int CHUNKS = 2;  // of 8 halves = 16 B, one vector load: a lane has 16 of a row's 128 columns
 constexpr float LOG2E = 1.44269504088896341f;
 
-// A block's warps, its groups of eight lanes, which read a row together, the keys that each group has under way at a time,
-// and the block's shared memory: a maximum, a sum and an O of each group. What is unused, only an experiment asks for: it
-// leaves less to L1, which is a part of the same store.
+// A block's warps, its groups of eight lanes, which read a row together, the keys that each group has under way at a
+// time, and the block's shared memory: a maximum, a sum and an O of each group. What is unused, only an experiment asks
+// for: it leaves less to L1, which is a part of the same store.
 template <int WARPS_, int KEYS_, uint32_t UNUSED_BYTES = 0>
 struct Config {
   static constexpr int WARPS = WARPS_, THREADS = WARPS * 32, GROUPS = THREADS / 8, KEYS = KEYS_;

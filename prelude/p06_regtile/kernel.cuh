@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
   }
 }
 
-// LAUNCH  One block per BR queries of one head. The pointers of `p` belong to the device; n is a multiple of BR and of BC.
+// LAUNCH  One block per BR queries of one head. The pointers of `p` belong to the device; n is a multiple of BR and BC.
 template <class C>
 void run(Device& device, const AttentionParams& p) {
   launch(device, flash_attention<C>, dim3(p.n / C::BR, p.batch_heads), dim3(C::THREADS), C::SMEM_BYTES, p);

@@ -1,5 +1,5 @@
-// p07_tiled: a whole tile of keys takes one step. A lane has eight of its keys, and computes their scores whole: what it
-//          reads of Q serves eight keys, and each weight is computed once.
+// p07_tiled: a whole tile of keys takes one step. A lane has eight of its keys, and computes their scores whole: what
+//          it reads of Q serves eight keys, and each weight is computed once.
 // Before:  p06_regtile exchanges three times a score, corrects O for every key, and computes each weight eight times.
 // Tile:    64x64, 4 warps.  Shared: 64 KiB (Q 16, K 16, V 16, P 16).  Needs d = 128, n % BR == 0, n % BC == 0.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
   }
 }
 
-// LAUNCH  One block per BR queries of one head. The pointers of `p` belong to the device; n is a multiple of BR and of BC.
+// LAUNCH  One block per BR queries of one head. The pointers of `p` belong to the device; n is a multiple of BR and BC.
 template <class C>
 void run(Device& device, const AttentionParams& p) {
   launch(device, flash_attention<C>, dim3(p.n / C::BR, p.batch_heads), dim3(C::THREADS), C::SMEM_BYTES, p);

@@ -1,5 +1,5 @@
-// p11_lse: beside O, the logarithm of each row's sum of weights: with it, another kernel can compute any weight of the row
-//          again, and join this O with one over other keys.
+// p11_lse: beside O, the logarithm of each row's sum of weights: with it, another kernel can compute any weight of the
+//          row again, and join this O with one over other keys.
 // Before:  p07_tiled knows each row's maximum and sum at its end, and lets go of both.
 // Tile:    64x64, 4 warps.  Shared: 64 KiB (Q 16, K 16, V 16, P 16).  Needs d = 128, n % BR == 0, n % BC == 0.
 // Shapes:  Q, K, V, O: [batch * heads, n, d] f16.   LSE: [batch * heads, n] f32.
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
   }
 }
 
-// LAUNCH  One block per BR queries of one head. The pointers of `p` belong to the device; n is a multiple of BR and of BC.
+// LAUNCH  One block per BR queries of one head. The pointers of `p` belong to the device; n is a multiple of BR and BC.
 template <class C>
 void run(Device& device, const AttentionParams& p) {
   launch(device, flash_attention<C>, dim3(p.n / C::BR, p.batch_heads), dim3(C::THREADS), C::SMEM_BYTES, p);
