@@ -158,12 +158,13 @@ struct Queries {
   // Weights and D are as far off as f32 has LSE and a sum of d products, and the terms' sum as it has that.
   OfSink gradient_of_sink(double cut) const {
     OfSink sum;
-    if (std::isinf(*modifiers.sink)) return sum;  // it never weighs anything
     for (int64_t i = 0; i < Q.n; ++i) {
+      if (std::isinf(LSE[i])) continue;  // neither a key nor a sink has a weight
       const double D_here = std::get<0>(D)[i], P = std::exp(*modifiers.sink - LSE[i]);
+      const double of_LSE = P > 0 ? 2 + std::abs(*modifiers.sink) + std::abs(LSE[i]) : 0;
       sum.value -= P * D_here;
-      const double of_P = 0x1p-22 * (2 + std::abs(*modifiers.sink) + std::abs(LSE[i])) * P + 0x1p-126;  // or it is 0
-      sum.tolerance += P * cut * dO.length[i] * O.length[i] + of_P * std::abs(D_here);
+      sum.tolerance += P * cut * dO.length[i] * O.length[i] +
+                       (0x1p-22 * of_LSE * P + 0x1p-126) * std::abs(D_here);  // f32 has no smaller weights
     }
     return sum;
   }
