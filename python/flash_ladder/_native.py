@@ -70,7 +70,7 @@ call_again.argtypes = [ctypes.c_void_p] + [ctypes.py_object] * 5
 _TENSOR = struct.Struct("@Pqqqqi4x")
 _names = {name: ctypes.create_string_buffer(name.encode()) for name in
           ("Q", "K", "V", "O", "LSE", "slopes", "sinks", "cu_seqlens_q", "cu_seqlens_k", "first", "end",
-           "cache_seqlens", "block_table", "k", "v", "lengths", "dO", "dQ", "dK", "dV", "workspace", "other O", "other LSE")}  # fmt: skip
+           "cache_seqlens", "block_table", "k", "v", "lengths", "dO", "dQ", "dK", "dV", "dsinks", "workspace", "other O", "other LSE")}  # fmt: skip
 _addresses = {name: ctypes.addressof(text) for name, text in _names.items()}
 _POINTERS = [struct.Struct(f"@{count}P") for count in range(len(_names) + 1)]
 
