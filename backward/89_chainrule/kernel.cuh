@@ -1,4 +1,4 @@
-// 89_chainrule: a score's gradient passes the function that was applied to the score: dS is multiplied by its derivative.
+// 89_chainrule: a score's gradient passes the function that was applied to it: dS is multiplied by the derivative.
 // Before:  in 83 a score is scale * QK and nothing else. Models cap it, or take something from it by distance, and a
 //          sink beside the keys has a gradient of its own.
 // Tile:    64x128, or 128x128 where d <= 64, 8 warps and 4 that copy and add.  Shared: 193 KiB, or 194.
@@ -17,8 +17,8 @@ namespace {
 
 using namespace backward::models;
 
-// As ScoreParams has them: a softcap unless it is 0, slopes and sinks unless they are null. A sink's gradient is of each
-// sequence.
+// As ScoreParams has them: a softcap unless it is 0, slopes and sinks unless they are null. Each sequence has its own
+// gradient of a sink.
 struct ScoreGradientParams : ModelGradientParams {
   float softcap;
   const float *alibi_slopes, *sinks;  // [heads]
@@ -244,8 +244,8 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ScoreGradientPara
   }
 }
 
-// A sink is a key whose value is 0, so its dP is 0, and its dS is P (0 - D): summed over a sequence's queries, always in
-// the same order.   Grid (sequences, heads).
+// A sink is a key whose value is 0, so its dP is 0, and its dS is P (0 - D): summed over a sequence's queries, always
+// in the same order.   Grid (sequences, heads).
 template <class C>
 __global__ void __launch_bounds__(ROW_THREADS) sink_gradients(ScoreGradientParams p) {
   const int sequence = blockIdx.x, head = blockIdx.y, lane = threadIdx.x % 32;
@@ -265,8 +265,8 @@ __global__ void __launch_bounds__(ROW_THREADS) sink_gradients(ScoreGradientParam
   st_global_f32(p.dsinks + sequence * p.heads + head, sum);
 }
 
-// LAUNCH  The list, D and zeros first, dQ and the sinks' last. The pointers of `p` belong to the device and are multiples
-//         of 16 B, as are strides.
+// LAUNCH  The list, D and zeros first, dQ and the sinks' last. The pointers of `p` belong to the device and are
+//         multiples of 16 B, as are strides.
 template <class C, bool VARLEN, class Function>
 void start(Device& device, const ScoreGradientParams& p) {
   const auto map = [&](const void* tensor, const ModelGradientParams::Strides& strides, int heads, int n,
