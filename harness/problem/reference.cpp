@@ -123,29 +123,16 @@ struct Errors {
   }
 };
 
-// What is done to the scaled score of a key, and the score that belongs to none.
-struct Modifiers {
-  double softcap = 0, slope = 0;  // 0: nothing
-  std::optional<double> sink;
-
-  // In f32 the tanh is a GPU's, of eleven bits.
-  template <class T>
-  T score(T score, int64_t distance) const {
-    if (softcap > 0) {
-      score = std::tanh(score / static_cast<T>(softcap));
-      if constexpr (std::is_same_v<T, float>) score = static_cast<float>(rounded(Element::f16, score));
-      score *= static_cast<T>(softcap);
-    }
-    return score - static_cast<T>(slope) * static_cast<T>(std::abs(distance));
+template <class T>
+Modifiers::Changed<T> changed(const Modifiers& modifiers, T score, int64_t distance) {
+  T derivative = 1;
+  if (modifiers.softcap > 0) {
+    T tanh = std::tanh(score / static_cast<T>(modifiers.softcap));
+    if constexpr (std::is_same_v<T, float>) tanh = static_cast<float>(rounded(Element::f16, tanh));
+    score = tanh * static_cast<T>(modifiers.softcap);
+    derivative = 1 - tanh * tanh;
   }
-};
-
-Modifiers modifiers_of(const Spec& spec, const Inputs& inputs, int64_t unit) {
-  const auto head = static_cast<size_t>(unit % spec.heads);
-  Modifiers modifiers{.softcap = spec.softcap, .sink = {}};
-  if (spec.alibi) modifiers.slope = inputs["slopes"][head];
-  if (spec.sink) modifiers.sink = inputs["sinks"][head];
-  return modifiers;
+  return {score - static_cast<T>(modifiers.slope) * static_cast<T>(std::abs(distance)), derivative};
 }
 
 // Computes one row of O in double, and adds up how wrong the plain attention is on it.
@@ -207,8 +194,8 @@ struct RowSolver {
         S_f32[j] *= static_cast<float>(scale);
         if (modified) {
           const int64_t distance = run.first + j - at - own;
-          S[j] = modifiers.score(S[j], distance);
-          S_f32[j] = modifiers.score(S_f32[j], distance);
+          S[j] = modifiers.change(S[j], distance).score;
+          S_f32[j] = modifiers.change(S_f32[j], distance).score;
           largest_tanh =
               std::max(largest_tanh, std::abs(S[j] + modifiers.slope * static_cast<double>(std::abs(distance))));
         }
@@ -302,6 +289,21 @@ Rows::Rows(const Tensor& tensor, int64_t unit, bool with_transposed)
     }
     for (int64_t i = first; i < last; ++i) length[i] = std::sqrt(length[i]);
   });
+}
+
+Modifiers::Changed<double> Modifiers::change(double score, int64_t distance) const {
+  return changed(*this, score, distance);
+}
+Modifiers::Changed<float> Modifiers::change(float score, int64_t distance) const {
+  return changed(*this, score, distance);
+}
+
+Modifiers modifiers_of(const Spec& spec, const Inputs& inputs, int64_t unit) {
+  const auto head = static_cast<size_t>(unit % spec.heads);
+  Modifiers modifiers{.softcap = spec.softcap, .sink = {}};
+  if (spec.alibi) modifiers.slope = inputs["slopes"][head];
+  if (spec.sink) modifiers.sink = inputs["sinks"][head];
+  return modifiers;
 }
 
 int64_t key_of_query(const Spec& spec, int64_t sequence, int64_t query) {

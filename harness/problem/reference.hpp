@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,21 @@ KeyRuns runs_of_keys(const Spec& spec, int64_t sequence, int64_t query);
 KeyRuns runs_of_queries(const Spec& spec, int64_t sequence, int64_t key);
 // Where a query would be among the keys.
 int64_t key_of_query(const Spec& spec, int64_t sequence, int64_t query);
+
+// What is done to the scaled scores of a head, and the score that belongs to no key.
+struct Modifiers {
+  double softcap = 0, slope = 0;  // 0: nothing
+  std::optional<double> sink;
+
+  template <class T>
+  struct Changed {
+    T score, derivative;  // by the score before
+  };
+  // Of a key so far from the query's own.
+  Changed<double> change(double score, int64_t distance) const;
+  Changed<float> change(float score, int64_t distance) const;  // the tanh is a GPU's, of eleven bits
+};
+Modifiers modifiers_of(const Spec& spec, const Inputs& inputs, int64_t unit);
 
 // One head of a tensor, of the rows that it has, as floats (exact), and transposed, so that all products are sums of scaled rows.
 struct Rows {

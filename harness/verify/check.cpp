@@ -226,7 +226,7 @@ void judge_against_baseline(CheckResult& result, const Problem& problem, size_t 
   }
 }
 
-// An output of one f32 in each row that is off by no more than its row explains: the log-sum-exp.
+// An output of one f32 in each row that is off by no more than its row explains: the log-sum-exp, or a sink's gradient.
 void judge_rows(CheckResult& result, const Problem& problem, size_t set, const Reference::Answer& answer,
                 const Tensor& output) {
   const auto number = [&](size_t i) {
@@ -242,13 +242,13 @@ void judge_rows(CheckResult& result, const Problem& problem, size_t set, const R
     if (wrong++ == 0) first = i;
   }
   if (wrong == 0) return;
-  result.fail(
-      FailureKind::wrong_lse,
-      fmt::format(
-          "log-sum-exp is wrong in {} of {} rows, the first at {}: {:.7g} instead of {:.7g}, where f32 explains "
-          "{:.1e}",
-          wrong, all, place(problem, output.spec(), answer.cells[first]), number(first), answer.values[first],
-          answer.row_tolerance[first]));
+  const bool is_lse = answer.output == "LSE";
+  result.fail(is_lse ? FailureKind::wrong_lse : FailureKind::wrong_result,
+              fmt::format("{} is wrong in {} of {} rows, the first at {}: {:.7g} instead of {:.7g}, where f32 explains "
+                          "{:.1e}",
+                          is_lse ? "log-sum-exp" : answer.output, wrong, all,
+                          place(problem, output.spec(), answer.cells[first]), number(first), answer.values[first],
+                          answer.row_tolerance[first]));
 }
 
 void judge_outputs(CheckResult& result, const Problem& problem, size_t set, const Tensors& outputs) {

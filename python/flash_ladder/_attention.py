@@ -224,7 +224,8 @@ def check_gradients(*arguments, arrays=None) -> None:
 
 
 def gradients(d_out, out, lse, q, *arguments):
-    """Of q, k and v: `arguments` are those of run() from k on, up to sink, and packed and deterministic."""
+    """Of q, k, v and sink, which is [heads] in float32, or [0] without one: `arguments` are those of run() from k on, up to sink, and
+    packed and deterministic."""
     *of_call, deterministic = arguments
     return Call(library_of(q), q, *of_call).gradients(d_out, out, lse, deterministic)
 
@@ -653,11 +654,12 @@ class Call:
         return _native.plan(f"backward {self.text()}", None, self.device, False, self.rows, same_bits)
 
     def gradients(self, d_out, out, lse, same_bits: bool):
-        """Of Q, K and V, of what run() has left, and of how much the loss changes with it: new arrays in one piece."""
+        """Of Q, K, V and sinks, of what run() has left, and of how much the loss changes with it: new arrays in one piece."""
         arrays, inputs = self.arrays, (self.q, self.k, self.v)
         results = [arrays.empty(tuple(each.shape), each) for each in inputs]
+        of_sinks = arrays.empty((self.batch, 0 if self.sinks is None else self.heads), self.q, "float32")  # each sequence's own
         if self.needs_no_kernel:
-            for each in results:
+            for each in (*results, of_sinks):
                 arrays.copy(each, arrays.full(tuple(each.shape), 0, each))
         else:
             plan = self.gradient_plan(same_bits)
@@ -672,11 +674,13 @@ class Call:
             told.whole("LSE", lse)
             for name, tensor in zip(("dQ", "dK", "dV"), targets):
                 told.rows(name, tensor, written=True)
+            if self.sinks is not None:
+                told.whole("dsinks", of_sinks, written=True)
             told.start()
             if not plan.strides:
                 for result, target in zip(results, targets):
                     arrays.copy(result, target)
-        return tuple(each[0] for each in results) if self.packed else tuple(results)
+        return (*(each[0] if self.packed else each for each in results), of_sinks.sum(0))
 
     def _in_one_piece(self, array):
         _, n, heads, d = array.shape

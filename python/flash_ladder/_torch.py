@@ -201,8 +201,8 @@ def _by_the_operator(q, k, v, causal, scale, window, softcap, alibi_slopes, sink
 def _with_gradients(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed, deterministic):
     if _has_proxies(k, v, out, alibi_slopes, sink, *(packed or ())):
         return of_proxies(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, packed, deterministic)
-    if out is not None or wants_gradients(alibi_slopes, sink):
-        raise NotImplementedError(f"{'Into out' if out is not None else 'Of alibi_slopes and of sink'} there are no gradients.{WITHOUT}")
+    if out is not None or wants_gradients(alibi_slopes):
+        raise NotImplementedError(f"{'Into out' if out is not None else 'Of alibi_slopes'} there are no gradients.{WITHOUT}")
     arguments = q, k, v, causal, scale, window, softcap, alibi_slopes, sink
     deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
     if not torch.compiler.is_compiling():  # a graph is told when it runs
@@ -389,38 +389,42 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx, d_out, d_lse):
         q, k, v, alibi_slopes, sink, cu_seqlens_q, cu_seqlens_k, out, lse = ctx.saved_tensors
-        if any(ctx.needs_input_grad[8:10]):
-            raise NotImplementedError(f"Of alibi_slopes and of sink there are no gradients.{WITHOUT}")
+        if ctx.needs_input_grad[8]:
+            raise NotImplementedError(f"Of alibi_slopes there are no gradients.{WITHOUT}")
         if lse.numel() == 0 and out.numel() > 0:
             raise NotImplementedError("Gradients need LSE: return_lse=True, or flash_ladder.attention, which sees to that.")
         rest = *ctx.options, alibi_slopes, sink, cu_seqlens_q, cu_seqlens_k, *ctx.rest
 
-        def backward(d_out):
+        def backward(d_out, out, v):
             if _transforms() is not None:
                 return _Backward.apply(None, d_out, out, lse, q, k, v, *rest)
             return torch.ops.flash_ladder.attention_backward(d_out, out, lse, q, k, v, *rest)
 
-        gradients = (None, None, None) if d_out is None else backward(d_out)
-        if d_lse is not None:
-            of_lse = _of_lse(d_lse, lse, q, k, backward, *rest)
-            gradients = (*of_lse, None) if d_out is None else (gradients[0] + of_lse[0], gradients[1] + of_lse[1], gradients[2])
-        return (None, *gradients, *(None,) * 15)
+        d_q, d_k, d_v, d_sink = (None,) * 4 if d_out is None else backward(d_out, out, v)
+        if d_lse is not None and d_lse.numel() > 0:
+            of_lse = _of_lse(d_lse, lse, out, v, sink, backward)
+            d_q, d_k, d_sink = of_lse if d_out is None else (d_q + of_lse[0], d_k + of_lse[1], d_sink + of_lse[2])
+        d_sink = d_sink.to(sink.dtype) if ctx.needs_input_grad[9] and d_sink is not None else None
+        return (None, d_q, d_k, d_v, *(None,) * 5, d_sink, *(None,) * 9)
 
 
-def _of_lse(d_lse, lse, q, k, backward, causal, scale, window, *rest):
-    """How much LSE changes with Q and K. dS gains P dLSE; so dQ gains scale dLSE (P K), which is attention with K in V's place, and dK gains
-    scale P^T (dLSE Q), which is the dV of a result that changes by dLSE Q. Another forward pass and another backward pass, then, and only
-    where a loss depends on LSE."""
-    *others, deterministic = rest
-    if d_lse.numel() == 0:
-        return torch.zeros_like(q), torch.zeros_like(k)
-    d_lse = torch.where(lse.isfinite(), d_lse, 0).transpose(-1, -2)[..., None]  # rows without keys have no weights; beside its rows of Q
+def _of_lse(d_lse, lse, out, v, sink, backward):
+    """How much LSE changes with Q, K and sinks. dS gains P dLSE, so it is what another backward pass makes of a dP that is dLSE in each
+    row: of a dO and a V that have dLSE and 1 in one column, and nothing else but what a 16-bit number leaves of dLSE, in the next one.
+    Only where a loss depends on LSE."""
+    d_lse = torch.where(lse.isfinite(), d_lse, 0)  # rows without keys have no weights
     most = d_lse.abs().amax().clamp(min=torch.finfo(torch.float32).tiny)  # f16 has few powers of two
-    scale_here = q.shape[-1] ** -0.5 if scale is None else scale
-    weighted_keys, _ = torch.ops.flash_ladder.attention(q, k, k, causal, scale, window, *others[:3], False, None, *others[3:], deterministic)
-    d_q = (scale_here * d_lse * weighted_keys.float()).to(q.dtype)
-    _, _, d_k = backward((q.float() * (d_lse / most)).to(q.dtype))
-    return d_q, (scale_here * most * d_k.float()).to(k.dtype)
+    beside_rows = (d_lse / most).transpose(-1, -2)[..., None]
+    rounded = beside_rows.to(out.dtype)
+    columns = torch.cat((rounded, (beside_rows - rounded.float()).to(out.dtype)), -1)
+    ones = torch.nn.functional.pad(torch.ones_like(v[..., :2]), (0, v.shape[-1] - 2)).contiguous()
+    d_q, d_k, _, _ = backward(torch.nn.functional.pad(columns, (0, out.shape[-1] - 2)), torch.zeros_like(out), ones)
+    d_q, d_k = ((most * each.float()).to(each.dtype) for each in (d_q, d_k))
+    if sink is None:
+        return d_q, d_k, d_lse.new_zeros(0)
+    weights = torch.where(lse.isfinite(), (sink.float()[:, None] - lse).exp(), 0)
+    of_rows = (d_lse * weights).sum(-1)
+    return d_q, d_k, of_rows if of_rows.ndim == 1 else of_rows.sum(0)
 
 
 operator(f"attention(Tensor q, Tensor k, Tensor v, {_OPTIONS}, bool return_lse=False, str? rung=None, {_PACKED}, {_INTERVALS}) -> (Tensor, Tensor)",
@@ -436,8 +440,15 @@ def _backward_kernel(
     return _attention.gradients(d_out, out, lse, q, k, v, causal, scale, window, softcap, alibi_slopes, sink, packed, deterministic)
 
 
-def _backward_fake(d_out, out, lse, q, k, v, *rest, **more):
-    return tuple(each.new_empty(each.shape) for each in (q, k, v))
+def _backward_fake(
+    d_out, out, lse, q, k, v, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None, *rest, **more,
+):  # fmt: skip
+    return (*(each.new_empty(each.shape) for each in (q, k, v)), empty_of_sink(q, sink))
+
+
+def empty_of_sink(q, sink):
+    """A gradient of sinks, [heads]; without any there is none."""
+    return q.new_empty(0 if sink is None else q.shape[-2], dtype=torch.float32)
 
 
 def _backward_autograd(keyset, *arguments):
@@ -467,7 +478,7 @@ class _Backward(torch.autograd.Function):
         raise NotImplementedError(f"Second derivatives: no rung has gradients of gradients.{WITHOUT}")
 
 
-operator(f"attention_backward(Tensor d_out, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, {_OPTIONS}, {_PACKED}) -> (Tensor, Tensor, Tensor)",
+operator(f"attention_backward(Tensor d_out, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, {_OPTIONS}, {_PACKED}) -> (Tensor, Tensor, Tensor, Tensor)",
          _backward_kernel, _backward_fake, _backward_autograd)  # fmt: skip
 
 

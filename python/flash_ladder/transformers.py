@@ -234,8 +234,6 @@ def attend(
             return attention(q, k, v, **{**options, "causal": causal, "window": window}), None
         if not wants_gradients:
             return _forward(q, k, v, meaning, scaling, softcap, s_aux, with_lse=False)[0], None
-    if s_aux is not None and torch.is_grad_enabled() and s_aux.requires_grad:
-        raise NotImplementedError(f"Of a sink there are no gradients.{_torch.WITHOUT}")
     out, _ = torch.ops.flash_ladder.attend(q, k, v, code, positions, left, right, scaling, softcap, s_aux, wants_gradients)
     return out, None
 
@@ -517,8 +515,8 @@ class _Attend(torch.autograd.Function):
         q, k, v, code, positions, sink, out, lse = ctx.saved_tensors
         if d_out is None:
             return (None,) * 12
-        gradients = torch.ops.flash_ladder.attend_backward(d_out, out, lse, q, k, v, code, positions, *ctx.options, sink)
-        return (None, *gradients, *(None,) * 8)
+        *gradients, of_sink = torch.ops.flash_ladder.attend_backward(d_out, out, lse, q, k, v, code, positions, *ctx.options, sink)
+        return (None, *gradients, *(None,) * 6, of_sink.to(sink.dtype) if ctx.needs_input_grad[10] else None, None)
 
 
 def _backward_kernel(d_out, out, lse, q, k, v, code, positions, left, right, scale, softcap, sink):
@@ -533,18 +531,21 @@ def _backward_kernel(d_out, out, lse, q, k, v, code, positions, left, right, sca
     rows = [each.reshape(-1, *each.shape[2:]) for each in (d_out, out, q, k, v)]
     try:
         of_rows = _attention.gradients(*rows[:2], lse.transpose(0, 1).reshape(heads, -1).contiguous(), *rows[2:], *options, packed, deterministic)
-        return tuple(each.view(like.shape) for each, like in zip(of_rows, (q, k, v)))
+        return (*(each.view(like.shape) for each, like in zip(of_rows, (q, k, v))), of_rows[3])
     except NotImplementedError:
         results = [torch.zeros_like(each, memory_format=torch.contiguous_format) for each in (q, k, v)]
+        results.append(_torch.empty_of_sink(q, sink).zero_())
         for row, of_q, of_k in _places(meaning.pieces):
             here = [d_out[row, of_q].contiguous(), out[row, of_q].contiguous(), lse[row, :, of_q].contiguous(), q[row, of_q], k[row, of_k], v[row, of_k]]
-            for result, place, one in zip(results, (of_q, of_k, of_k), _attention.gradients(*here, *options, None, deterministic)):
+            *found, of_sink = _attention.gradients(*here, *options, None, deterministic)
+            for result, place, one in zip(results, (of_q, of_k, of_k), found):
                 result[row, place] = one
+            results[3] += of_sink
         return tuple(results)
 
 
 def _backward_fake(d_out, out, lse, q, k, v, *rest):
-    return tuple(each.new_empty(each.shape) for each in (q, k, v))
+    return (*(each.new_empty(each.shape) for each in (q, k, v)), _torch.empty_of_sink(q, rest[-1]))
 
 
 def _backward_autograd(keyset, *arguments):
@@ -555,5 +556,5 @@ def _backward_autograd(keyset, *arguments):
 # Both wait for numbers of the device, which no CUDA graph can do.
 _OPTIONS = "Tensor? code, Tensor? positions, SymInt left, SymInt right, Scalar? scale, Scalar softcap, Tensor? sink"
 _torch.operator(f"attend(Tensor q, Tensor k, Tensor v, {_OPTIONS}, bool with_lse) -> (Tensor, Tensor)", _kernel, _fake, _autograd, "cudagraph_unsafe")
-_torch.operator(f"attend_backward(Tensor d_out, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
+_torch.operator(f"attend_backward(Tensor d_out, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, {_OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor)",
                 _backward_kernel, _backward_fake, _backward_autograd, "cudagraph_unsafe")  # fmt: skip

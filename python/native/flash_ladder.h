@@ -23,7 +23,7 @@ enum flash_ladder_status {
 typedef struct flash_ladder_plan flash_ladder_plan;
 
 /* What is alike in calls that differ in their numbers alone. Its name is what the rung's parameters ask for: "Q" "K" "V" "O" "LSE"
- * "slopes" "sinks" "cu_seqlens_q" "cu_seqlens_k" "cache_seqlens" "block_table" "dO" "dQ" "dK" "dV" "workspace". A gradient lies like its tensor: dQ
+ * "slopes" "sinks" "cu_seqlens_q" "cu_seqlens_k" "cache_seqlens" "block_table" "dO" "dQ" "dK" "dV" "dsinks" "workspace". A gradient lies like its tensor: dQ
  * like Q, and dO like O. */
 typedef struct {
   const char* name;

@@ -461,12 +461,17 @@ class LossOnLse(Case):
         ((out * weights).sum() + (lse * of_lse).sum()).backward()
         return [torch.zeros_like(each) if each.grad is None else each.grad.double() for each in inputs]
 
-    def plain(self, q, k, v, scale=None, causal=False):
+    def plain(self, q, k, v, sink=None, scale=None, causal=False, softcap=0.0):
         group = q.shape[2] // k.shape[2]
         q, k, v = (each.transpose(1, 2) for each in (q, *(each.repeat_interleave(group, 2) for each in (k, v))))
         scores = (q @ k.transpose(-1, -2)).to(torch.promote_types(q.dtype, torch.float32)) * (q.shape[-1] ** -0.5 if scale is None else scale)
+        if softcap:
+            scores = softcap * (scores / softcap).tanh()
         if causal:
             scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1 + scores.shape[-1] - scores.shape[-2]), -torch.inf)
+        if sink is not None:
+            scores = torch.cat((scores, sink.to(scores.dtype)[:, None, None].expand(*scores.shape[:3], 1)), -1)
+            v = torch.nn.functional.pad(v, (0, 0, 0, 1))
         return (scores.softmax(-1).to(q.dtype) @ v).transpose(1, 2), scores.logsumexp(-1)
 
     def test_gradients(self):
@@ -485,6 +490,24 @@ class LossOnLse(Case):
                         step = {torch.float16: 2**-10, BF16: 2**-7}[dtype]
                         for name, one, by_eager, wanted in zip("qkv", found, usual, right):
                             self.assertLessEqual((one - wanted).abs().max(), 2 * (by_eager - wanted).abs().max() + step * wanted.abs().max() + 6e-8 * (factor < 1), name)
+
+    def test_of_what_is_done_to_a_score(self):
+        for dtype, n, n_k, d in ((torch.float16, 40, 30, 64), (BF16, 30, 40, 128)):
+            q, k, v = tensors(2, n, n_k=n_k, d=d, dtype=dtype)
+            inputs, of_lse = (q, k, v, torch.tensor([0.5, -torch.inf])), torch.randn(2, 2, n, generator=torch.Generator().manual_seed(3))
+            rows = slice(max(n - n_k, 0), None)  # those that see a key
+            for weights in (torch.ones_like(q), torch.zeros_like(q)):
+                def ours(q, k, v, sink):
+                    out, lse = attention(q, k, v, sink=sink, causal=True, softcap=3.0, return_lse=True)
+                    return out[:, rows], lse[..., rows]
+
+                def plain(q, k, v, sink):
+                    return self.plain(q[:, rows], k, v, sink, causal=True, softcap=3.0)
+
+                args = inputs, weights[:, rows], of_lse[..., rows]
+                right, usual, found = self.of(plain, *args, torch.float64), self.of(plain, *args), self.of(ours, *args)
+                for name, one, by_eager, wanted in zip(("q", "k", "v", "sink"), found, usual, right, strict=True):
+                    self.assertLessEqual((one - wanted).abs().max(), 2 * (by_eager - wanted).abs().max() + 2**-7 * wanted.abs().max(), name)
 
     def test_lse_alone_and_rows_without_keys(self):
         q, k, v = (each.requires_grad_() for each in tensors(n=20, n_k=8, dtype=BF16))

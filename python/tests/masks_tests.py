@@ -62,8 +62,8 @@ def llama4(chunk: int):
     return made(transformers.Llama4ForCausalLM, transformers.Llama4TextConfig(**SIZES, **EXPERTS, attention_chunk_size=chunk, intermediate_size_mlp=128))
 
 
-def gpt_oss():
-    return causal_lm("GptOss", **EXPERTS, sliding_window=6)
+def gpt_oss(dtype=BF16):
+    return causal_lm("GptOss", dtype, **EXPERTS, sliding_window=6)
 
 
 def modern_bert():
@@ -258,10 +258,14 @@ class Rows(Case):
         self.same(model, padding(), compiled=BOTH, input_ids=tokens(), attention_mask=padding())
 
     def test_gradients(self):
-        for dtype, kv in ((BF16, 1), (torch.float16, 2)):
-            model, ids = causal_lm("Llama", dtype, num_key_value_heads=kv), tokens()
-            for compiled in BOTH:
-                for inputs in (dict(position_ids=TWO.expand(2, -1)), dict(attention_mask=padding())):
+        in_a_row, padded = dict(position_ids=TWO.expand(2, -1)), dict(attention_mask=padding())
+        models = ((causal_lm("Llama"), BOTH, (in_a_row, padded)), (causal_lm("Llama", torch.float16, num_key_value_heads=2), BOTH, (in_a_row, padded)),
+                  (causal_lm("Gemma2", sliding_window=5, query_pre_attn_scalar=128), (False,), (in_a_row, padded)),
+                  (gpt_oss(torch.float16), (False,), (padded,)))  # fmt: skip  # whose eager looks into the other text of a row
+        for model, ways, kinds in models:
+            ids = tokens()
+            for compiled in set(ways) & set(BOTH):
+                for inputs in kinds:
                     labels = ids.masked_fill(inputs.get("attention_mask", torch.ones_like(ids)) == 0, -100)
                     labels = labels.masked_fill(labels.roll(1, 1) == -100, -100)
                     found = {}
@@ -273,7 +277,7 @@ class Rows(Case):
                         call(input_ids=ids, labels=labels, use_cache=False, **inputs).loss.backward()
                         found[name] = {of: each.grad.float() for of, each in model.named_parameters()}
                     for of, wanted in found["eager"].items():
-                        with self.subTest(dtype=dtype, compiled=compiled, of=of, **{name: 0 for name in inputs}):
+                        with self.subTest(model=type(model).__name__, compiled=compiled, of=of, **{name: 0 for name in inputs}):
                             self.assertLess((found[NAME][of] - wanted).norm(), 0.05 * wanted.norm())
 
 

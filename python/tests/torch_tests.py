@@ -268,15 +268,22 @@ class Torch(unittest.TestCase):
                 flash_ladder.attention(*wrong)
 
 
-def eager(q, k, v, scale=None, causal=False, window=None):
+def eager(q, k, v, sink=None, scale=None, causal=False, window=None, softcap=0.0, alibi_slopes=None):
     """O in the type of its inputs, sums in float32 at least."""
     q, k, v = (each.transpose(1, 2) for each in (q, k, v))
     scores = (q @ k.transpose(-1, -2)).to(torch.promote_types(q.dtype, torch.float32)) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if softcap:
+        scores = softcap * (scores / softcap).tanh()
+    behind = torch.arange(scores.shape[-1]) - torch.arange(scores.shape[-2])[:, None] - (scores.shape[-1] - scores.shape[-2])
+    if alibi_slopes is not None:
+        scores = scores - alibi_slopes.to(scores.dtype)[:, None, None] * behind.abs()
     if causal:
         scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1 + scores.shape[-1] - scores.shape[-2]), -torch.inf)
     if window is not None:
-        behind = torch.arange(scores.shape[-1]) - torch.arange(scores.shape[-2])[:, None] - (scores.shape[-1] - scores.shape[-2])
         scores = scores.masked_fill((behind < -window[0]) | (behind > window[1]), -torch.inf)
+    if sink is not None:  # a key without a value
+        scores = torch.cat((scores, sink.to(scores.dtype)[:, None, None].expand(*scores.shape[:3], 1)), -1)
+        return (scores.softmax(-1)[..., :-1].to(q.dtype) @ v).transpose(1, 2)
     return (scores.softmax(-1).to(q.dtype) @ v).transpose(1, 2)
 
 
@@ -366,6 +373,47 @@ class Gradients(unittest.TestCase):
             for found, by_eager, wanted in zip(self.of(functools.partial(flash_ladder.attention, **options), (q, k, v), weights), usual, right):
                 self.assertLess((found - wanted).abs().max(), 2 * (by_eager - wanted).abs().max() + 2**-8 * wanted.abs().max())
 
+    def test_of_what_is_done_to_a_score(self):
+        slopes, sink = torch.tensor([0.5, 0.25, 0.125, 0.0625]), torch.tensor([0.5, -1.0, 2.0, -torch.inf])
+        problems = ((70, 130, 128, {"softcap": 2.0}), (90, 90, 64, {"causal": True, "softcap": 20.0, "scale": 0.4}), (100, 70, 96, {"alibi_slopes": slopes}),
+                    (130, 130, 64, {"sink": sink, "causal": True, "window": (40, 0)}), (65, 90, 128, {"sink": sink.bfloat16(), "softcap": 3.0}),
+                    (70, 70, 80, {"causal": True, "window": (50, 0), "softcap": 5.0, "alibi_slopes": slopes, "sink": sink}))  # fmt: skip
+        for (n, n_k, d, options), dtype in itertools.product(problems, (torch.bfloat16, torch.float16)):
+            generator = torch.Generator().manual_seed(0)
+            q, k, v = (torch.randn(2, rows, heads, d, generator=generator).to(dtype) for rows, heads in ((n, 4), (n_k, 2), (n_k, 2)))
+            weights, options = torch.randn(q.shape, generator=generator).to(dtype), dict(options)
+            inputs = [q, k, v, *([options.pop("sink")] if "sink" in options else [])]
+
+            def attend(q, k, v, *sink):
+                return flash_ladder.attention(q, k, v, **options, **dict(zip(("sink",), sink)))
+
+            def plain(q, k, v, *sink):
+                return eager(q, *(each.repeat_interleave(2, 2) for each in (k, v)), *sink, **options)
+
+            with self.subTest(n=n, n_k=n_k, d=d, dtype=dtype, **options):
+                right, usual = self.of(plain, inputs, weights, torch.float64), self.of(plain, inputs, weights)
+                for found, by_eager, wanted in zip(self.of(attend, inputs, weights), usual, right, strict=True):
+                    self.assertLess((found - wanted).abs().max(), 2 * (by_eager - wanted).abs().max() + 2**-8 * wanted.abs().max())
+
+    def test_of_what_is_done_to_a_score_in_sequences_of_several_lengths(self):
+        n_q, n_k = [37, 0, 130, 1], [37, 5, 200, 0]
+        q, k, v, *rest = packed(n_q, n_k, d=64)
+        slopes, sink = torch.tensor([0.5, 0.25, 0.125, 0.0625]), torch.tensor([0.5, -1.0, 2.0, 0.0])
+        weights = torch.randn(q.shape, generator=torch.Generator().manual_seed(1)).bfloat16()
+        lengths = _attention.Packed(*rest)
+
+        def attend(q, k, v, sink):
+            return _attention.attend(q, k, v, lengths, causal=True, softcap=4.0, alibi_slopes=slopes, sink=sink)
+
+        def plain(q, k, v, sink):
+            parts = zip(*(each.split(lengths, 0) for each, lengths in ((q, n_q), (k, n_k), (v, n_k))))
+            return torch.cat([eager(a[None], *(each[None].repeat_interleave(2, 2) for each in others), sink, causal=True, softcap=4.0, alibi_slopes=slopes)[0]
+                              for a, *others in parts])  # fmt: skip
+
+        right, usual = self.of(plain, (q, k, v, sink), weights, torch.float64), self.of(plain, (q, k, v, sink), weights)
+        for found, by_eager, wanted in zip(self.of(attend, (q, k, v, sink), weights), usual, right, strict=True):
+            self.assertLess((found - wanted).abs().max(), 2 * (by_eager - wanted).abs().max() + 2**-8 * wanted.abs().max())
+
     def test_strides_make_no_difference(self):
         q, k, v = tensors(2, 64, 2)
         wanted = self.of(flash_ladder.attention, (q, k, v), torch.ones(()))  # every element of dO is the same one
@@ -434,9 +482,8 @@ class Gradients(unittest.TestCase):
         q, k, v = (each.requires_grad_() for each in tensors(1, 64, 2))
         alone = [each.detach() for each in (q, k, v)]
         of_heads = torch.ones(2)
-        for inputs, options in (((q, k, v), {"softcap": 5.0}), ((q, k, v), {"out": torch.empty_like(q)}),
-                                ((q, k, v), {"alibi_slopes": of_heads}), ((q, k, v), {"sink": of_heads}),
-                                ((q, k[:, :, :1], v[:, :, :1]), {"softcap": 5.0}), (alone, {"sink": of_heads.clone().requires_grad_()}),
+        for inputs, options in (((q, k, v), {"softcap": 5.0, "deterministic": True}), ((q, k, v), {"out": torch.empty_like(q)}),
+                                ((q, k, v), {"sink": of_heads, "deterministic": True}), (alone, {"alibi_slopes": of_heads.clone().requires_grad_()}),
                                 ([each.float() for each in (q, k, v)], {}),
                                 ([each.bfloat16().repeat(1, 1, 1, 2) for each in (q, k, v)], {"deterministic": True})):  # fmt: skip
             with self.subTest(**options), self.assertRaisesRegex(NotImplementedError, "gradients"):
@@ -446,10 +493,11 @@ class Gradients(unittest.TestCase):
             out.sum().backward()
 
     def test_a_model_learns_as_it_does_with_eager(self):
-        losses = {attend: self.losses(attend, 100 if WHOLE else 22) for attend in (eager, flash_ladder.attention)}
-        for step, (wanted, found) in enumerate(zip(*losses.values())):
-            self.assertLess(abs(found - wanted), 0.02 * losses[eager][0], f"step {step}")
-        self.assertLess(found, losses[eager][0] / 2)
+        for options in ({}, {"softcap": 10.0}):
+            losses = [self.losses(functools.partial(attend, **options), 100 if WHOLE else 22) for attend in (eager, flash_ladder.attention)]
+            for step, (wanted, found) in enumerate(zip(*losses)):
+                self.assertLess(abs(found - wanted), 0.02 * losses[0][0], f"step {step}")
+            self.assertLess(found, losses[0][0] / 2)
 
     def losses(self, attend, steps: int) -> list[float]:
         """Two layers learn to say a sequence backwards."""

@@ -2,8 +2,11 @@
 //   P = exp(Q K^T * softmax_scale - LSE)    the weights, once more, from what the forward pass has left
 //   D = rowsum(dO * O)                      what a row's weights take from each other: they sum to 1
 //   dV = P^T dO,   dS = P * (dO V^T - D),   dQ = softmax_scale dS K,   dK = softmax_scale dS^T Q
+// Where a function f is applied to the scaled scores, P is of f's answers, and dS is multiplied by f's derivative of each score: 1 -
+// tanh^2 of a softcap; a slope has 1. A sink is in LSE, so P and D have it. Its own gradient is that of a key without a value, whose
+// dP is 0: dsinks = -sum over queries of exp(sink - LSE) D, for each head of each sequence.
 // O and LSE are inputs, rounded as a forward pass leaves them, and the answers follow from these. A row without keys has no
-// weights: its gradients are 0, and so are those of a key that nobody sees. Softcap has another derivative: no rung takes it.
+// weights: its gradients are 0, and so are those of a key that nobody sees.
 #include "harness/problem/formula.hpp"
 
 #include <fmt/format.h>
@@ -39,12 +42,13 @@ std::vector<TensorSpec> inputs(const Spec& spec) {
   return specs;
 }
 
-// Of Q, K and V, in their types and as they lie in memory.
+// Of Q, K and V, in their types and as they lie in memory; and of sinks.
 std::vector<TensorSpec> outputs(const Spec& spec) {
   std::vector<TensorSpec> specs = forward().inputs(forward_of(spec));
   specs.resize(3);
   constexpr const char *NAMES[] = {"dQ", "dK", "dV"}, *ROWS[] = {"query", "key", "key"};
   for (size_t i = 0; i < specs.size(); ++i) specs[i].name = NAMES[i], specs[i].row = ROWS[i];
+  if (spec.sink) specs.push_back(tensor("dsinks", Element::f32, {spec.batch, spec.heads, 1, 1}));
   return specs;
 }
 
@@ -113,19 +117,32 @@ Cells cells(const Spec& spec) {
   of_keys.n = spec.keys(), of_keys.n_k = spec.n;
   of_keys.heads = spec.key_heads(), of_keys.kv_heads = 0;
   of_keys.lens_q = spec.lens_k;
-  const std::vector<Cell> keys = choose_cells(of_keys);
-  return {choose_cells(of_queries), keys, keys};
+  const std::vector<Cell> queries = choose_cells(of_queries), keys = choose_cells(of_keys);
+  Cells chosen{queries, keys, keys};
+  if (spec.sink) {
+    std::vector<Cell>& heads = chosen.emplace_back();
+    for (const Cell& query : queries) {
+      if (heads.empty() || heads.back().unit != query.unit) heads.push_back({query.unit, 0});
+    }
+  }
+  return chosen;
 }
 
 // What belongs to a head of queries.
 struct Queries {
-  Rows Q, dO;
+  Rows Q, dO, O;
   std::vector<float> LSE;
   std::tuple<std::vector<double>, std::vector<float>> D;  // in the type that is asked for
+  Modifiers modifiers;
+  int64_t own;  // where the first one would be among the keys
 
-  Queries(const Tensors& inputs, int64_t unit)
-      : Q(inputs["Q"], unit, Rows::transposed_too), dO(inputs["dO"], unit, Rows::transposed_too), LSE(Q.n) {
-    const Rows O(inputs["O"], unit);
+  Queries(const Spec& spec, const Tensors& inputs, int64_t unit)
+      : Q(inputs["Q"], unit, Rows::transposed_too),
+        dO(inputs["dO"], unit, Rows::transposed_too),
+        O(inputs["O"], unit, Rows::transposed_too),
+        LSE(Q.n),
+        modifiers(modifiers_of(spec, inputs, unit)),
+        own(key_of_query(spec, unit / spec.heads, 0)) {
     inputs["LSE"].read(inputs["LSE"].spec().index(unit, 0), LSE);
     for (int64_t i = 0; i < Q.n; ++i) {
       const auto dO_row = dO.row(i), O_row = O.row(i);
@@ -134,9 +151,27 @@ struct Queries {
       std::get<1>(D).push_back(std::inner_product(dO_row.begin(), dO_row.end(), O_row.begin(), 0.0f));
     }
   }
+
+  struct OfSink {
+    double value = 0, tolerance = 0;
+  };
+  // Weights and D are as far off as f32 has LSE and a sum of d products, and the terms' sum as it has that.
+  OfSink gradient_of_sink(double cut) const {
+    OfSink sum;
+    for (int64_t i = 0; i < Q.n; ++i) {
+      if (std::isinf(LSE[i])) continue;  // neither a key nor a sink has a weight
+      const double D_here = std::get<0>(D)[i], P = std::exp(*modifiers.sink - LSE[i]);
+      const double of_LSE = P > 0 ? 2 + std::abs(*modifiers.sink) + std::abs(LSE[i]) : 0;
+      sum.value -= P * D_here;
+      sum.tolerance += P * cut * dO.length[i] * O.length[i] +
+                       (0x1p-22 * of_LSE * P + 0x1p-126) * std::abs(D_here);  // f32 has no smaller weights
+    }
+    return sum;
+  }
 };
 
 enum class Gradient { dQ, dK, dV };
+constexpr size_t GRADIENTS = 3;
 
 // A row of a gradient is a sum of rows of the other side: dQ of keys, dK and dV of queries. The factors of these are P or dS.
 struct Row {
@@ -174,11 +209,14 @@ struct Row {
     for (const Keys& run : others) {
       for (int64_t other = run.first; other < run.last; ++other, ++j) {
         const int64_t query = of_query() ? row : other, key = of_query() ? other : row;
-        const T P = std::exp(S[j] * static_cast<T>(spec.scale()) - static_cast<T>(queries.LSE[query]));
-        S[j] = of == Gradient::dV ? P : P * (dP[j] - std::get<std::vector<T>>(queries.D)[query]);
+        const auto [score, derivative] =
+            queries.modifiers.change(S[j] * static_cast<T>(spec.scale()), key - (query + queries.own));
+        const T P = std::exp(score - static_cast<T>(queries.LSE[query]));
+        S[j] = of == Gradient::dV ? P : P * derivative * (dP[j] - std::get<std::vector<T>>(queries.D)[query]);
         if (!doubt) continue;
-        const double of_S = cut * queries.Q.length[query] * K.length[key] * spec.scale(),
-                     of_dP = of == Gradient::dV ? 0 : cut * queries.dO.length[query] * V.length[key];
+        double of_S = cut * queries.Q.length[query] * K.length[key] * spec.scale();
+        if (queries.modifiers.softcap > 0) of_S *= 1 + 2 / queries.modifiers.softcap;  // of P, and of the derivative
+        const double of_dP = of == Gradient::dV ? 0 : cut * queries.dO.length[query] * V.length[key];
         doubt->push_back(std::abs(S[j]) * of_S + P * of_dP);
       }
     }
@@ -214,14 +252,14 @@ Reference make_gradients(const Spec& spec, const Tensors& inputs, const Cells& c
   const double cut = on_tensor_cores ? 0x1p-22 * (1 + static_cast<double>(d) / 16) : 0x1p-23;
   const std::vector<TensorSpec> specs = outputs(spec);
   Reference reference;
-  std::vector<std::vector<Errors>> errors(specs.size(), std::vector<Errors>(sets));
+  std::vector<std::vector<Errors>> errors(GRADIENTS, std::vector<Errors>(sets));
   for (size_t which = 0; which < specs.size(); ++which) {
     reference.answers.push_back({.output = specs[which].name,
-                                 .columns = d,
+                                 .columns = specs[which].columns(),
                                  .cells = cells[which],
-                                 .values = std::vector<double>(cells[which].size() * d),
+                                 .values = std::vector<double>(cells[which].size() * specs[which].columns()),
                                  .row_tolerance = std::vector<double>(cells[which].size()),
-                                 .group = which == 0 ? group : 1,
+                                 .group = specs[which].units() == specs[0].units() ? group : 1,
                                  .sets = sets});
   }
   for (int64_t key_head = 0; key_head < int64_t{spec.batch} * spec.key_heads(); ++key_head) {
@@ -235,8 +273,15 @@ Reference make_gradients(const Spec& spec, const Tensors& inputs, const Cells& c
       continue;
     const Rows K(inputs["K"], key_head, Rows::transposed_too), V(inputs["V"], key_head, Rows::transposed_too);
     std::vector<Queries> queries;
-    for (int64_t i = 0; i < group; ++i) queries.emplace_back(inputs, key_head * group + i);
-    for (size_t which = 0; which < specs.size(); ++which) {
+    for (int64_t i = 0; i < group; ++i) queries.emplace_back(spec, inputs, key_head * group + i);
+    if (spec.sink) {
+      Reference::Answer& answer = reference.answers.back();
+      for (int64_t i = begins(answer, key_head * group); i < begins(answer, (key_head + 1) * group); ++i) {
+        const auto [value, tolerance] = queries[answer.cells[i].unit % group].gradient_of_sink(cut);
+        answer.values[i] = value, answer.row_tolerance[i] = tolerance;
+      }
+    }
+    for (size_t which = 0; which < GRADIENTS; ++which) {
       Reference::Answer& answer = reference.answers[which];
       const auto of = static_cast<Gradient>(which);
       const int64_t begin = begins(answer, key_head * answer.group),
@@ -283,7 +328,7 @@ Reference make_gradients(const Spec& spec, const Tensors& inputs, const Cells& c
       }
     }
   }
-  for (size_t which = 0; which < specs.size(); ++which) {
+  for (size_t which = 0; which < GRADIENTS; ++which) {
     for (const Errors& each : errors[which]) {
       reference.answers[which].baseline.push_back(
           {each.max, std::sqrt(each.squares / static_cast<double>(std::max<int64_t>(each.elements, 1)))});
@@ -298,8 +343,22 @@ Spec of_heads(const Spec& spec, int key_heads) {
   return few;
 }
 
+// Those of the forward pass, and functions of scores where heads share keys and sequences have lengths of their own: a slope and a
+// sink are of a head of queries, and distances of a sequence.
 std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
   std::vector<Spec> specs = forward().trials(accepts, forward_of(usual));
+  const std::pair<uint32_t, const char*> asked[] = {
+      {SOFTCAP | VARLEN | TAILS | GROUPED, "b=3 h=4 kv=2 n=200 softcap=5 lens_q=150,1,77 lens_k=200,64,0"},
+      {ALIBI | GROUPED, "b=2 h=6 kv=2 n=256 alibi"},
+      {ALIBI | VARLEN | TAILS | WINDOW, "b=3 h=2 nq=200 nk=300 alibi window=100,20 lens_q=200,1,77 lens_k=300,7,200"},
+      {SINK | VARLEN | TAILS | CAUSAL | GROUPED, "b=3 h=8 kv=2 n=200 causal sink lens_q=150,1,77 lens_k=200,64,70"},
+      {SINK | WINDOW | TAILS | CROSS | CAUSAL, "h=4 nq=300 nk=200 causal window=40,0 sink"}};
+  Spec plain;
+  plain.d = usual.d, plain.softmax_scale = usual.softmax_scale;
+  plain.q_type = usual.q_type, plain.kv_type = usual.kv_type, plain.o_type = usual.o_type;
+  for (const auto& [features, words] : asked) {
+    if ((features & ~accepts.features) == 0) specs.push_back(parse_spec(words, plain).value());
+  }
   for (Spec& each : specs) each.formula = usual.formula;
   return specs;
 }
@@ -316,7 +375,7 @@ const FormulaRegistration registration(
      .cells = cells,
      .make_reference = make_gradients,
      .odd_input = "dO",
-     .odd_outputs = {"dQ", "dK", "dV"},
+     .odd_outputs = {"dQ", "dK", "dV", "dsinks"},
      .of_heads = of_heads,
      // Not those whose scores or values leave what f32 or f16 can tell apart: there the errors of all kernels are a matter of luck.
      .kinds = {InputKind::normal, InputKind::large_logits, InputKind::peaky, InputKind::one_hot, InputKind::constant_v,

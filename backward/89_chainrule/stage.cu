@@ -1,0 +1,88 @@
+#include "harness/stage.hpp"
+#include "harness/tiles.hpp"
+#include "kernel.cuh"
+
+namespace {
+
+void convert(const ladder::Arguments& arguments, ScoreGradientParams& params) {
+  ladder::convert(arguments, static_cast<ModelGradientParams&>(params));
+  params.softcap = arguments.spec.softcap;
+  params.alibi_slopes = static_cast<const float*>(arguments.at("slopes"));
+  params.sinks = static_cast<const float*>(arguments.at("sinks"));
+  params.dsinks = static_cast<float*>(arguments.at("dsinks"));
+}
+
+bool is_varlen(const ladder::Spec& spec) {
+  return spec.lens_q.count > 0;
+}
+int total_of(const ladder::Spec& spec, const ladder::Lengths& lengths, int n) {
+  return is_varlen(spec) ? lengths.before(lengths.count) : spec.batch * n;
+}
+
+template <class C>
+int q_tiles_of(const ladder::Spec& spec) {
+  return is_varlen(spec) ? total_of(spec, spec.lens_q, spec.n) / C::BR + spec.batch
+                         : spec.batch * tiles_of<C::BR>(spec.n);
+}
+
+// Products are counted per warpgroup, 64 keys, and tile of queries.
+template <class C>
+ladder::Counts predict(const ladder::Shape& shape) {
+  const ladder::Backward walks(shape, C::BR, C::BC);
+  const uint64_t pairs = 2 * walks.tiles, sinks = shape.sink ? shape.batch_heads() : 0;
+  return {.wgmma = pairs * (2 * C::D_SLICES + 2 * C::QUERY_SLICES + C::KEY_SLICES),  // S, dP; dV, dK; dQ
+          .wgmma_left_running = pairs * (C::D_SLICES + 2 * C::QUERY_SLICES),         // dP; dV; dK
+          .barriers = 2 * walks.blocks + walks.tiles + sinks,
+          .gmem_bytes_reduced = walks.tiles * C::BR * C::HEAD_DIM * sizeof(float)};
+}
+
+template <class C>
+uint64_t workspace_bytes(const ladder::Shape& spec) {  // the list; the sum of dQ, LSE and D
+  return spec.batch * sizeof(Sequence) +
+         uint64_t(q_tiles_of<C>(spec)) * spec.heads * C::BR * (C::HEAD_DIM + 2) * sizeof(float);
+}
+
+template <class C>
+ladder::Variant variant(ladder::Variant rest = {}) {
+  rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
+                              ladder::WINDOW | ladder::VARLEN | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK,
+                  .min_d = C::HEAD_DIM - PANEL_COLS + 8,  // of several lengths a box may not begin behind the columns
+                  .max_d = C::HEAD_DIM,
+                  .d_step = 8,
+                  .q = ladder::element_of<typename C::T>,
+                  .kv = ladder::element_of<typename C::T>,
+                  .o = ladder::element_of<typename C::T>,
+                  .formula = "backward"};
+  rest.workspace_bytes = workspace_bytes<C>;
+  rest.recorded = true;
+  return ladder::make_variant<C>(run<C>, gradients<C, false, Score<true>>, predict<C>, std::move(rest));
+}
+
+const ladder::Registration registration({
+    .name = "89_chainrule",
+    .previous = "83_d64",
+    .role = ladder::Role::branch,
+    .more_lines = {ladder::MoreLines::other,
+                   "A new problem, of heads of 64 columns and of 128 in one text: a sink has a kernel of its own, and "
+                   "a query without keys is found by its place, for its LSE is its sink."},
+    .idea = "A score's gradient passes the function that was applied to the score: dS is multiplied by its derivative.",
+    .limit = "In 83_d64 a score is scale * QK and nothing else. Models cap it, take something from it by distance, or "
+             "have a sink beside the keys.",
+    .prediction =
+        "In turns, bf16, n = 16384, 16 heads, causal, over 82_nearby without a function in the same heat: with a "
+        "softcap of 50 0.80 to 0.88, with slopes 0.92 to 0.98, with a sink 0.99 to 1.01. A tile of 64 x 128 scores "
+        "takes 82 some 3500 clocks. The exponentials already take as long as the products beside them, so what a "
+        "score costs besides shows: a tanh is another one, 512 clocks, and seven instructions more are 450, some of "
+        "them under it; a slope is three. d = 64, n = 8192, 64 heads that share 8 of keys, a window of 128 and a "
+        "sink, as gpt-oss has them: 0.97 to 1.00 of 83_d64 without the sink.",
+    .min_sm = 90,
+    .max_sm = 90,
+    .needs = "wgmma, setmaxnreg, stmatrix, TMA, cp.reduce.async.bulk, mbarrier, tanh.approx, 194 KiB of shared memory",
+    .resources = {{.sm = 90, .registers = 168, .spill_bytes = 8, .reason = "a derivative beside each score"}},
+    .variants = {variant<Config<bf16, 128, 64, 128, 8, 2>>(),
+                 variant<Config<bf16, 64, 128, 128, 8, 2>>({.label = "d <= 64"}),
+                 variant<Config<f16, 128, 64, 128, 8, 2>>({.label = "f16"}),
+                 variant<Config<f16, 64, 128, 128, 8, 2>>({.label = "f16, d <= 64"})},
+});
+
+}  // namespace
