@@ -1,6 +1,6 @@
-// d11_thrift. Q comes along with a share's first keys: nothing is asked for when it is needed.
-// Before:  in d09_own each share asks for its Q when the one before ends. Behind all keys that the memory has been asked
-//          for, that takes microseconds, and meanwhile no warp multiplies.
+// d11_thrift. At a share's end nothing is done for rows that are nobody's, and no number is divided.
+// Before:  in d10_along a block divides some twenty times at each share's end, and stores and reads 16 rows where four
+//          are somebody's: at one step a share that is as long as the reading.
 // Tile:    16x16 for each of 8 warps, or 32x16 where there are more rows; a block on an SM.
 //          Shared: 217 KiB (a warp 24: K, V 3 x 4 each; 1 of maxima and sums; Q 3 x 8).
 //          Needs d <= 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90.
@@ -14,7 +14,7 @@
 namespace {
 
 // 41_rows spells out no_keys, d02_split the join of a row, d04_warps what is done with a tile of keys, d06_pages where
-// these stand, d07_list the list, d08_seamless its tiles, and d09_own the shares.
+// these stand, d07_list the list, d08_seamless its tiles, d09_own the shares, and d10_along the rest.
 using decoding::HEAD_DIM;
 using decoding::List;
 using decoding::Part;
