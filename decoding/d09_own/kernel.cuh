@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(JOIN_WARPS * 32) join(CacheParams p, int most)
   });
 }
 
-// LAUNCH  A block for each SM, if there are as many steps, and the join, whose blocks may find their places while others
+// LAUNCH  A block for each SM, if there are as many steps, and the join, whose blocks may find places while others
 //         still read. The pointers of `p` belong to the device and are multiples of 16 B, as are strides.
 template <class C>
 void start(Device& device, const CacheParams& p) {

@@ -1,5 +1,5 @@
 // d10_along. Q comes along with a share's first keys: nothing is asked for when it is needed.
-// Before:  in d09_own each share asks for its Q when the one before ends. Behind all keys that have been asked for, that
+// Before:  in d09_own each share asks for its Q when the one before ends. Behind keys that have been asked for, that
 //          takes microseconds, and meanwhile no warp multiplies.
 // Tile:    16x16 for each of 8 warps, or 32x16 where there are more rows; a block on an SM.
 //          Shared: 217 KiB (a warp 24: K, V 3 x 4 each; 1 of maxima and sums; Q 3 x 8).
