@@ -26,8 +26,8 @@ struct Config : Walk<T, HEAD_DIM, BR, BC, WARPS, STAGES> {};
 // What a warpgroup does: dK and dV of its 64 keys, and half of what the block adds to dQ.
 template <bool VARLEN, class C>
 __device__ __forceinline__ void differentiate(const ModelGradientParams& p, const Smem<C>& smem, const Keys<C>& keys,
-                                              const Seers& seers, int first_tile, int end_tile, int tiles,
-                                              const TensorMap& dK_map, const TensorMap& dV_map) {
+                                              int first_tile, int end_tile, int tiles, const TensorMap& dK_map,
+                                              const TensorMap& dV_map) {
   using T = typename C::T;
   constexpr int BR = C::BR, BC = C::BC, STAGES = C::STAGES;
   constexpr int QUERY_SLICES = BR / 16;
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     return;
   }
   setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
-  differentiate<VARLEN>(p, smem, keys, seers, first_tile, end_tile, tiles, dK_map, dV_map);
+  differentiate<VARLEN>(p, smem, keys, first_tile, end_tile, tiles, dK_map, dV_map);
 }
 
 // LAUNCH  The list, D and zeros first, dQ last. The pointers of `p` belong to the device and are multiples of 16 B, as
