@@ -6,8 +6,6 @@
 //          Needs d <= 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90.
 // Shapes:  as d06_pages. The workspace as d09_own.
 #pragma once
-#include <type_traits>
-
 #include "common/gpu.cuh"
 #include "common/words/decoding.cuh"
 
@@ -130,7 +128,9 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
       cp_async_wait<STAGES - 2>();  // this lane's part of the tile has landed
       __syncwarp();                 // safe to read it: all lanes' parts have; safe to overwrite the one before
       load();
-      // QK, SOFTMAX, PV  as d04 spells them out.
+      // QK       As d04 spells out, the scores,
+      // SOFTMAX  the weights,
+      // PV       and their sums with V.
       const int first_key = here.template key<C>(step);
       mine.multiply(stage_of(warp, step), seen, first_key, step == from, whole.template cuts<C>(first_key));
     }
