@@ -287,6 +287,8 @@ struct Pages {
            int(shfl(row, of.of_tile LADDER_SITE)) * strides.row;
   }
 };
+template <bool IN_PAGES>
+using KeysOfCache = std::conditional_t<IN_PAGES, Pages, InOnePiece>;
 // How many keys a sequence has: no less than none, and no more than there is
 // room for, whatever the lengths say.
 __device__ __forceinline__ int keys_of(const CacheParams& p, int sequence LADDER_SITE_PARAMETER) {
@@ -809,7 +811,7 @@ template <class C, bool IN_PAGES, class EndOf, class Leave>
 __device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>& list, Tile here, int begin, int end,
                                             const EndOf& end_of, const Leave& leave LADDER_SITE_PARAMETER) {
   using T = typename C::Element;
-  using Keys = std::conditional_t<IN_PAGES, Pages, InOnePiece>;
+  using Keys = KeysOfCache<IN_PAGES>;
   constexpr int WARPS = C::WARPS, STAGES = C::STAGES;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const auto stage_of = [&](int of_warp, int step) {

@@ -58,7 +58,7 @@ struct Tile {
 template <class C, bool IN_PAGES>
 __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CacheParams p) {
   using T = typename C::Element;
-  using Keys = std::conditional_t<IN_PAGES, decoding::Pages, decoding::InOnePiece>;
+  using Keys = decoding::KeysOfCache<IN_PAGES>;
   constexpr int WARPS = C::WARPS, STAGES = C::STAGES;
   static_assert(C::BC == 16);
   griddepcontrol_launch_dependents();  // safe: who joins waits until this launch is over
