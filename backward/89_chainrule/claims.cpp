@@ -16,7 +16,14 @@ Spec spec_of(const char* words, int d = 128) {
 
 CLAIM("without a function it is the rung before, and in a problem without sinks there is none of their kernel") {
   const Spec spec = spec_of("b=2 h=4 kv=2 n=300 causal window=200,0", 64);
-  CHECK(counts_of(counted(rung(), with_tile(rung(), {128, 128, 8}), spec)) == counts_of(counted(previous(), spec)));
+  const auto& here = counted(rung(), with_tile(rung(), {128, 128, 8}), spec);
+  const auto& before = counted(previous(), spec);
+  CHECK(here.wgmma == before.wgmma);
+  CHECK(here.exponentials == before.exponentials);
+  CHECK(here.barriers == before.barriers);
+  CHECK(here.bulk_copies == before.bulk_copies);
+  CHECK(here.warps == before.warps);
+  CHECK(here.gmem_bytes_read <= before.gmem_bytes_read);
 }
 
 CLAIM("a softcap is an exponential more for each score, and a slope none; a sink is one for each query") {
