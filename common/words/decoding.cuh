@@ -311,6 +311,10 @@ __device__ __forceinline__ Steps steps_of(const Rows& rows, const Seen& seen) {
   return {first, max((seen.end_of(rows.query(C::BR - 1)) + C::STEP - 1) / C::STEP - first, 1)};
 }
 
+struct AllRows {
+  __device__ __forceinline__ static constexpr bool has(int) { return true; }
+};
+
 // d04_warps. What a warp has in registers: Q, and what it has found about these
 // rows among its keys.
 template <class C>
@@ -410,7 +414,8 @@ struct WarpRows {
       }
     }
   }
-  // d11_thrift. The same of rows that are somebody's.
+  // d08_seamless. What it has found about 16 rows, to where part_of(row, chunk) says; d11_thrift: about those that
+  // `rows` has. A row that sees no key is 0, whatever V holds.
   template <class Rows, class PartOf>
   __device__ __forceinline__ void store_found(int group, const Rows& rows,
                                               const PartOf& part_of LADDER_SITE_PARAMETER) {
@@ -431,24 +436,9 @@ struct WarpRows {
                      {__float_as_uint(softmax[group].largest(half)), __float_as_uint(sum)} LADDER_SITE);
     }
   }
-  // d08_seamless. What it has found about 16 rows, to where part_of(row, chunk) says. A row that sees no key is 0,
-  // whatever V holds.
   template <class PartOf>
   __device__ __forceinline__ void store_found(int group, const PartOf& part_of LADDER_SITE_PARAMETER) {
-    const uint32_t lane = threadIdx.x % 32;
-    for (int half = 0; half < 2; ++half) {
-      const float sum = quad_sum(softmax[group].sum[half] LADDER_SITE);
-      const int row = FragmentC::row(lane, 2 * half);
-      for (int column_tile = 0; column_tile < PV_N_TILES; ++column_tile) {
-        const float* const two = &O_frag[group][column_tile][2 * half];
-        const uint2 found = {__float_as_uint(two[0]), __float_as_uint(two[1])};
-        st_shared_v2(part_of(row, column_tile * 2 + lane % 4 / 2).four + lane % 2 * 8,
-                     sum != 0 ? found : uint2{0, 0} LADDER_SITE);
-      }
-      if (lane % 4 == 0)
-        st_shared_v2(part_of(row, 0).numbers,
-                     {__float_as_uint(softmax[group].largest(half)), __float_as_uint(sum)} LADDER_SITE);
-    }
+    store_found(group, AllRows{}, part_of LADDER_SITE);
   }
 };
 // Of a tile of rows: from `from` on a warp has met a key that every row sees,

@@ -16,7 +16,6 @@ namespace {
 using decoding::HEAD_DIM;
 using decoding::List;
 using decoding::Part;
-using decoding::Rows;
 using decoding::Tile;
 
 template <class T, int BR, int BC, int WARPS, int STAGES>
