@@ -526,14 +526,15 @@ std::vector<emulator::Options> other_parts(const Variant& variant, const Problem
 }
 
 // The problem with the answers of rows that a launch of few clusters has written. Each block that has written has at least
-// a tile of queries, or the end of one.
+// a tile of queries, or the end of one; or a row, where blocks share a tile's keys.
 Problem answered(CheckResult& launch, const Variant& variant, const Problem& question, const EmulatorRun& run) {
   Cells some;
   for (const Tensor& output : run.outputs) {
     const std::vector<Cell> written = written_cells(output);
     const uint64_t blocks = run.counters.blocks - run.counters.idle_blocks;
     const int tile = std::max(1, variant.tile.br);
-    const uint64_t of_block = question.shape.n % tile == 0 ? static_cast<uint64_t>(tile) : 1;
+    const bool of_tiles = variant.few_rows == 0 && question.shape.n % tile == 0;
+    const uint64_t of_block = of_tiles ? static_cast<uint64_t>(tile) : 1;
     const auto rows = static_cast<uint64_t>(output.spec().units() * output.spec().rows());
     const uint64_t least = launch.has(FailureKind::counts_differ) ? 0 : 1;  // that all of them are idle has been said
     const uint64_t fewest = std::clamp(blocks * of_block, least, rows);
