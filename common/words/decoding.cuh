@@ -501,12 +501,17 @@ __device__ __forceinline__ Joined join_warps(float (&O)[4], const PartOf& part_o
   return all;
 }
 
-// d04_warps. Attention of the rows over a share's keys. At its end, for each of
+// d04_warps. Attention of the rows over a share's keys. At its end, when all are
+// done, and those are the block's warps or whom else a rung says, for each of
 // the rows and by one warp, leave(row, a lane's four columns of O that nobody
 // has divided by the sum, maximum and sum).
-template <class C, class Keys, class Leave>
-__device__ __forceinline__ void attend_to(const ModelParams& p, const Share& share, Keys keys,
-                                          const Leave& leave LADDER_SITE_PARAMETER) {
+struct WarpsAreDone {
+  __device__ __forceinline__ void operator()(LADDER_SITE_ONLY_PARAMETER) const { __syncthreads(LADDER_SITE_ALONE); }
+};
+template <class C, class Keys, class Leave, class AreDone = WarpsAreDone>
+__device__ __forceinline__ void attend_to(
+    const ModelParams& p, const Share& share, Keys keys, const Leave& leave,
+    const AreDone& are_done = {} LADDER_SITE_PARAMETER) {
   using T = typename C::Element;
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, STEP = C::STEP;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -552,8 +557,7 @@ __device__ __forceinline__ void attend_to(const ModelParams& p, const Share& sha
   //        lane four columns. A row that sees no key is 0, whatever V holds.
   const auto part_of = [&](int of_warp) { return smem_base() + of_warp * C::PART_BYTES; };
   const auto numbers_of = [&](int of_warp, int row) { return part_of(of_warp) + BR * C::PART_ROW_BYTES + row * 8; };
-  __syncthreads(LADDER_SITE_ALONE);  // safe to overwrite K and V: all warps have
-                                     // read their last ones
+  are_done(LADDER_SITE_ALONE);  // safe to overwrite K and V: all have read their last ones
 #pragma unroll
   for (int group = 0; group < WarpRows<C>::M_TILES; ++group) {
     for (int half = 0; half < 2; ++half) {
@@ -625,7 +629,8 @@ __device__ __forceinline__ void attend(const ModelParams& p, Keys keys, int shar
       store_row<typename C::Element>(p, sequence, head, query, O, all LADDER_SITE);
     }
   };
-  attend_to<C>(p, {rows, sequence, int(blockIdx.y), begin, end}, keys, leave LADDER_SITE);
+  attend_to<C>(
+      p, {rows, sequence, int(blockIdx.y), begin, end}, keys, leave, WarpsAreDone {} LADDER_SITE);
 }
 
 // d04_warps. How many shares: as many as fill the card once, with all blocks
@@ -645,6 +650,147 @@ int shares_of(int64_t blocks, int n_k, int multiprocessors) {
 }
 inline int rows_of(const ModelParams& p) {
   return p.n_q * (p.heads / p.kv_heads);
+}
+
+// ---- warpgroups that read keys of their own ---------------------------------------------------------------------
+
+// d12_warpgroups. A warpgroup's tile, and the block's shared memory.
+template <class T, int BR_, int BC_, int WARPGROUPS_, int STAGES_>
+struct WarpgroupTile {
+  using Element = T;
+  static constexpr int BR = BR_, BC = BC_, WARPGROUPS = WARPGROUPS_, STAGES = STAGES_, PER_SM = 1;
+  static constexpr int THREADS = WARPGROUPS * 128, WARPS = THREADS / 32;
+  static constexpr int STEP = WARPGROUPS * BC;  // keys that a block takes at a time, a tile each warpgroup
+  static constexpr uint32_t TILE_BYTES = BC * ROW_BYTES, STAGE_BYTES = 2 * TILE_BYTES;  // K; and V behind it
+  static constexpr uint32_t Q_AT = WARPGROUPS * STAGES * STAGE_BYTES, Q_BYTES = BR * ROW_BYTES;
+  // What a warpgroup has found about its rows takes its first stage: rows of 512 B. Maxima and sums are behind Q.
+  static constexpr uint32_t PART_ROW_BYTES = HEAD_DIM * 4, NUMBERS_AT = Q_AT + Q_BYTES, NUMBERS_BYTES = BR * 8;
+  static constexpr uint32_t SMEM_BYTES = NUMBERS_AT + WARPGROUPS * NUMBERS_BYTES;
+  static_assert(BR == 64 && BC == 64 && BR * PART_ROW_BYTES == STAGE_BYTES);
+};
+
+// Byte offset of a chunk within a tile of 64 rows: in one of two panels of 64 columns, swizzled as in 20_wgmma.
+__device__ __forceinline__ uint32_t chunk_in_panels(uint32_t row, uint32_t chunk) {
+  return (chunk / 8 * 64 + row) * PANEL_ROW_BYTES + (chunk % 8 ^ row % 8) * 16;
+}
+
+// LOAD  Half a warp copies a row, all 256 B of it: 64 rows of Q by the block, of a tile by its warpgroup, 16 a warp.
+template <class C>
+__device__ __forceinline__ void load_panels_Q(const ModelParams& p, const Rows& rows,
+                                              int sequence LADDER_SITE_PARAMETER) {
+  const int chunk = threadIdx.x % ROW_CHUNKS;
+  const auto* const Q = static_cast<const typename C::Element*>(p.Q) + sequence * p.Q_strides.batch + chunk * 8;
+#pragma unroll
+  for (int first = 0; first < C::BR; first += C::THREADS / ROW_CHUNKS) {
+    const int row = first + threadIdx.x / ROW_CHUNKS;
+    cp_async_16(smem_base() + C::Q_AT + chunk_in_panels(row, chunk),
+                Q + rows.head(row) * p.Q_strides.head + rows.query(row) * p.Q_strides.row,
+                rows.has(row) && chunk * 8 < p.d ? 16 : 0 LADDER_SITE);
+  }
+}
+template <class C, class Keys>
+__device__ __forceinline__ void load_panels(uint32_t tile, const typename C::Element* from,
+                                            const ForwardParams::Strides& strides, const Keys& keys, int first_key,
+                                            int d LADDER_SITE_PARAMETER) {
+  const int chunk = threadIdx.x % ROW_CHUNKS, of_warp = threadIdx.x % 128 / 32 * 16;
+#pragma unroll
+  for (int first = 0; first < 16; first += 2) {
+    const int row = first + threadIdx.x % 32 / ROW_CHUNKS, key = first_key + of_warp + row;
+    cp_async_16(tile + chunk_in_panels(of_warp + row, chunk), from + keys.offset(strides, {key, row} LADDER_SITE),
+                key < keys.n_k && chunk * 8 < d ? 16 : 0 LADDER_SITE);
+  }
+}
+
+// d12_warpgroups. As attend_to, of more rows than 16.
+template <class C, class Keys, class Leave, class AreDone>
+__device__ __forceinline__ void attend_by_warpgroups(const ModelParams& p, const Share& share, Keys keys,
+                                                     const Leave& leave,
+                                                     const AreDone& are_done LADDER_SITE_PARAMETER) {
+  using T = typename C::Element;
+  constexpr int BR = C::BR, BC = C::BC, STAGES = C::STAGES, STEP = C::STEP;
+  const uint32_t warpgroup = threadIdx.x / 128, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint32_t smem_K = smem_base() + warpgroup * STAGES * C::STAGE_BYTES;
+  smem_name(smem_base(), C::Q_AT, "K and V", PANEL_ROW_BYTES);
+  smem_name(smem_base() + C::Q_AT, C::Q_BYTES, "Q", PANEL_ROW_BYTES);
+
+  const Rows& rows = share.rows;
+  const Seen seen(p, p.n_q, keys.n_k);
+  const int sequence = share.sequence, begin = share.begin, end = share.end;
+  const Whole whole = Whole::of<C>(rows, seen);
+
+  const T* const K = lane_source<T>(p.K, p.K_strides, keys, sequence, share.kv_head);
+  const T* const V = lane_source<T>(p.V, p.V_strides, keys, sequence, share.kv_head);
+  const auto stage_of = [&](int step) { return smem_K + (step - begin) % STAGES * C::STAGE_BYTES; };
+  const auto first_key_of = [&](int step) { return step * STEP + int(warpgroup) * BC; };
+  const auto load = [&](int step) {
+    if (step < end) {
+      load_panels<C>(stage_of(step), K, p.K_strides, keys, first_key_of(step), p.d LADDER_SITE);
+      load_panels<C>(stage_of(step) + C::TILE_BYTES, V, p.V_strides, keys, first_key_of(step), p.d LADDER_SITE);
+      keys.look_up(first_key_of(step + 1) + warp % 4 * 16);
+    }
+    cp_async_commit(LADDER_SITE_ALONE);
+  };
+  keys.look_up(first_key_of(begin) + warp % 4 * 16);
+  load_panels_Q<C>(p, rows, sequence LADDER_SITE);
+  for (int step = begin; step < begin + STAGES - 1; ++step) load(step);
+  cp_async_wait<STAGES - 2>(LADDER_SITE_ALONE);
+  fence_proxy_async_shared(LADDER_SITE_ALONE);
+  __syncthreads(LADDER_SITE_ALONE);  // safe to multiply Q: all threads' parts of it have landed
+
+  // A lane has two rows of its warp's 16, 8 apart.
+  const int lane_row[2] = {int(warp % 4 * 16) + FragmentC::row(lane, 0), int(warp % 4 * 16) + FragmentC::row(lane, 2)};
+  const int query[2] = {rows.query(lane_row[0]), rows.query(lane_row[1])};
+  Softmax<T, BC> softmax = {};
+  softmax.scale_log2 = p.softmax_scale * LOG2E;
+  softmax.begin();
+  const uint64_t Q_rows = wgmma_descriptor(smem_base() + C::Q_AT);
+  float O_frag[HEAD_DIM / 8][4] = {}, S_frag[BC / 8][4];
+  uint32_t P_frag[BC / 16][4];
+  for (int step = begin; step < end; ++step) {
+    cp_async_wait<STAGES - 2>(LADDER_SITE_ALONE);        // this thread's part of the tile has landed
+    fence_proxy_async_shared(LADDER_SITE_ALONE);         // products will find it
+    named_barrier_sync(1 + warpgroup, 128 LADDER_SITE);  // safe to read it, and to overwrite the one before
+    load(step + STAGES - 1);
+    wgmma_fence(S_frag);
+    issue_QK<T, HEAD_DIM, BR, BC>(S_frag, Q_rows, wgmma_descriptor(stage_of(step)), false LADDER_SITE);
+    wgmma_commit(LADDER_SITE_ALONE);
+    wgmma_wait<0>(S_frag);
+    const int first_key = first_key_of(step);
+    const bool is_masked = whole.template cuts<C>(first_key);
+    if (is_masked) hide_unseen(S_frag, seen, query, first_key);
+    softmax.weigh(S_frag, P_frag, step == begin, is_masked LADDER_SITE);
+    if (softmax.rescale) scale_rows(O_frag, softmax.correction);
+    wgmma_fence(O_frag, P_frag);
+    issue_PV<T>(O_frag, P_frag, wgmma_descriptor(stage_of(step) + C::TILE_BYTES, BC * PANEL_ROW_BYTES),
+                true LADDER_SITE);
+    wgmma_commit(LADDER_SITE_ALONE);
+    wgmma_wait<0>(O_frag, P_frag);
+  }
+
+  const auto part_of = [&](int of_warpgroup, int row, uint32_t chunk) {
+    return WarpPart{
+        smem_base() + of_warpgroup * STAGES * C::STAGE_BYTES + row * C::PART_ROW_BYTES + (chunk ^ row % 4 * 2) * 16,
+        smem_base() + C::NUMBERS_AT + of_warpgroup * C::NUMBERS_BYTES + row * 8};
+  };
+  are_done(LADDER_SITE_ALONE);  // safe to overwrite K and V: all have multiplied their last ones
+  for (int half = 0; half < 2; ++half) {
+    const float sum = quad_sum(softmax.sum[half] LADDER_SITE);
+    for (int column_tile = 0; column_tile < HEAD_DIM / 8; ++column_tile) {
+      const float* const two = &O_frag[column_tile][2 * half];
+      const uint2 found = {__float_as_uint(two[0]), __float_as_uint(two[1])};
+      st_shared_v2(part_of(warpgroup, lane_row[half], column_tile * 2 + lane % 4 / 2).four + lane % 2 * 8,
+                   sum != 0 ? found : uint2{0, 0} LADDER_SITE);
+    }
+    if (lane % 4 == 0)
+      st_shared_v2(part_of(warpgroup, lane_row[half], 0).numbers,
+                   {__float_as_uint(softmax.largest(half)), __float_as_uint(sum)} LADDER_SITE);
+  }
+  __syncthreads(LADDER_SITE_ALONE);  // safe to read what the other warpgroups have found
+  for (int row = warp; row < BR && rows.has(row); row += C::WARPS) {
+    float O[4] = {};
+    const Joined all = join_warps<C::WARPGROUPS>(O, [&](int of) { return part_of(of, row, lane); } LADDER_SITE);
+    leave(row, O, all LADDER_SITE);
+  }
 }
 
 // ---- a list of all steps
