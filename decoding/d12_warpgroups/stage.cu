@@ -59,6 +59,7 @@ const ladder::Registration registration({
         "8192 keys 10.5 us, with 65536 16.5, batch 8 with 8192 14.5 (d05 has 11.6, 20.4, 18.0). With 16 rows or fewer, "
         "where three quarters of a product are nobody's, no more than 1.05 of d06: reading hides them.",
     .min_sm = 90,
+    .max_sm = 90,
     .needs = "wgmma in f16 or bf16, cp.async, shfl, griddepcontrol, 209 KiB of shared memory",
     .variants = {variant<Config<bf16, 64, 64, 2, 3>>(), variant<Config<f16, 64, 64, 2, 3>>({.label = "f16"})},
 });

@@ -50,7 +50,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "d14_cluster",
     .previous = "d06_pages",
-    .role = ladder::Role::branch,
+    .role = ladder::Role::lost,
     .idea = "Blocks that share a sequence's keys are a cluster: each puts what it has found into the shared memory of "
             "the block that joins the row. Up to eight shares need no second launch, and no workspace.",
     .limit = "In d06_pages what the shares have found goes through the memory of the card to a second launch, which "

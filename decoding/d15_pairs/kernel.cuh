@@ -29,16 +29,17 @@ struct Config : decoding::WarpTile<T, 16, 16, 8, 3, 1> {
 // each row that this block joins, one of each block. O in f32, maximum and sum.
 constexpr uint32_t FOUND_AT = 128 * 1024, FOUND_BYTES = HEAD_DIM * 4 + 16;
 
-// How the keys of a head are shared out: among so many blocks, of which so many are a cluster.
+// How the keys of a head are shared out: among so many blocks, of which so many are a cluster. That is all of them, or
+// one: a launch of clusters begins later, which only a launch less is worth.
 struct Shares {
   int count, cluster;
 
   template <class C>
   static Shares of(int64_t blocks, int n_k, int multiprocessors) {
-    const int most = decoding::shares_of<C>(blocks, n_k, multiprocessors), cluster = min(most, C::CLUSTER);
-    return {most / cluster * cluster, cluster};
+    const int count = decoding::shares_of<C>(blocks, n_k, multiprocessors);
+    return {count, count <= C::CLUSTER ? count : 1};
   }
-  __host__ __device__ __forceinline__ int parts() const { return count / cluster; }
+  __host__ __device__ __forceinline__ bool are_joined() const { return count == cluster; }
 };
 
 template <class C, class Keys>
@@ -52,11 +53,21 @@ __device__ __forceinline__ void attend_to_share(const CacheParams& p, const Keys
   const decoding::Steps steps = decoding::steps_of<C>(rows, decoding::Seen(p, p.n_q, keys.n_k));
   const int begin = steps.first + number * steps.count / shares.count;
   const int end = steps.first + (number + 1) * steps.count / shares.count;
+  const auto store = [&](int row, const float(&O)[4], const decoding::Joined& found LADDER_SITE_PARAMETER) {
+    const int head = rows.head(row), query = rows.query(row);
+    if (shares.are_joined()) {
+      decoding::store_row<T>(p, sequence, head, query, O, found LADDER_SITE);
+    } else {
+      const int64_t at = decoding::row_number(p, sequence, head, query);
+      decoding::store_part(decoding::Part<HEAD_DIM>(p, number, shares.count, at), O, found LADDER_SITE);
+    }
+  };
   // Row r is joined by block r % cluster: it is its row r / cluster.
   const auto found_by = [&](int of_block, int of_rows) {
     return smem_base() + FOUND_AT + (of_rows * cluster + of_block) * FOUND_BYTES;
   };
   const auto leave = [&](int row, const float(&O)[4], const decoding::Joined& found LADDER_SITE_PARAMETER) {
+    if (cluster == 1) return store(row, O, found LADDER_SITE);
     const uint32_t there = mapa(found_by(rank, row / cluster), row % cluster);
     for (int i = 0; i < 4; ++i) st_shared_cluster_b32(there + lane * 16 + i * 4, __float_as_uint(O[i]) LADDER_SITE);
     if (lane == 0) {
@@ -64,25 +75,26 @@ __device__ __forceinline__ void attend_to_share(const CacheParams& p, const Keys
       st_shared_cluster_b32(there + HEAD_DIM * 4 + 4, __float_as_uint(found.sum) LADDER_SITE);
     }
   };
+  const auto meet = [&](LADDER_SITE_ONLY_PARAMETER) {
+    if (cluster == 1) return __syncthreads(LADDER_SITE_ALONE);
+    __syncwarp(LADDER_SITE_ALONE);  // the cluster's barrier takes whole warps
+    cluster_sync(LADDER_SITE_ALONE);
+  };
 
   // LOAD     Each warp, or warpgroup, has tiles of its own, as d04 and d12 spell out, and so are
   // QK       the scores,
   // SOFTMAX  the weights,
-  // PV       their sums with V. Then all blocks of the cluster are done, and not only this one.
-  const auto are_done = [&](LADDER_SITE_ONLY_PARAMETER) {
-    __syncwarp(LADDER_SITE_ALONE);  // the cluster's barrier takes whole warps
-    cluster_sync(LADDER_SITE_ALONE);
-  };
+  // PV       their sums with V. Before keys are overwritten all blocks of the cluster are done, and not only this one.
   const decoding::Share share = {rows, sequence, int(blockIdx.y), begin, end};
   if constexpr (C::BR == 64) {
-    decoding::attend_by_warpgroups<C>(p, share, keys, leave, are_done);
+    decoding::attend_by_warpgroups<C>(p, share, keys, leave, meet);
   } else {
-    decoding::attend_to<C>(p, share, keys, leave, are_done);
+    decoding::attend_to<C>(p, share, keys, leave, meet);
   }
-  __syncwarp();
-  cluster_sync();  // safe to read what the other blocks have found
+  if (cluster == 1) return;
+  meet();  // safe to read what the other blocks have found
 
-  // STORE  A warp joins a row, a lane four columns; of more shares than a cluster has, to the workspace.
+  // STORE  A warp joins a row, a lane four columns.
   for (int of_rows = warp; of_rows * cluster + rank < C::BR; of_rows += C::WARPS) {
     const int row = of_rows * cluster + rank;
     if (!rows.has(row)) break;
@@ -95,13 +107,7 @@ __device__ __forceinline__ void attend_to_share(const CacheParams& p, const Keys
       const uint32_t its[4] = {four.x, four.y, four.z, four.w};
       for (int i = 0; i < 4; ++i) O[i] = O[i] * by.mine + __uint_as_float(its[i]) * by.its;
     }
-    const int head = rows.head(row), query = rows.query(row);
-    if (shares.parts() > 1) {
-      const int64_t at = decoding::row_number(p, sequence, head, query);
-      decoding::store_part(decoding::Part<HEAD_DIM>(p, number / cluster, shares.parts(), at), O, all);
-    } else {
-      decoding::store_row<T>(p, sequence, head, query, O, all);
-    }
+    store(row, O, all);
   }
 }
 
@@ -124,8 +130,8 @@ void start(Device& device, const CacheParams& p) {
   launch_clusters(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>,
                   dim3(tiles * shares.count, p.kv_heads, p.batch), dim3(C::THREADS), shares.cluster, C::SMEM_BYTES, p,
                   shares);
-  if (shares.parts() > 1)
-    decoding::start_join_early<typename C::Element, HEAD_DIM, decoding::JOIN_WARPS>(device, p, shares.parts());
+  if (!shares.are_joined())
+    decoding::start_join_early<typename C::Element, HEAD_DIM, decoding::JOIN_WARPS>(device, p, shares.count);
 }
 
 template <class C>

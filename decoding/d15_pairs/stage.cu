@@ -27,8 +27,8 @@ template <class C>
 uint64_t workspace_bytes(const ladder::Shape& spec) {
   const uint64_t tiles = tiles_of_rows<C>(spec) > 1 ? tiles_of_rows<typename C::Wide>(spec) : tiles_of_rows<C>(spec);
   const uint64_t blocks = tiles * spec.batch * spec.key_heads();
-  const int parts = blocks == 0 ? 1 : Shares::of<C>(blocks, spec.keys(), decoding::MOST_SHARES).parts();
-  return parts == 1 ? 0 : parts * spec.batch_heads() * spec.n * (HEAD_DIM + 2) * sizeof(float);
+  const auto shares = blocks == 0 ? Shares{1, 1} : Shares::of<C>(blocks, spec.keys(), decoding::MOST_SHARES);
+  return shares.are_joined() ? 0 : shares.count * spec.batch_heads() * spec.n * (HEAD_DIM + 2) * sizeof(float);
 }
 
 template <class C>
@@ -65,6 +65,7 @@ const ladder::Registration registration({
         "1.21: there two launches write and read two parts of every row. 32 heads over one head of keys: batch 1 with "
         "8192 keys 9.0 us, with 65536 17, batch 8 with 8192 14.3.",
     .min_sm = 90,
+    .max_sm = 90,
     .needs =
         "mma.m16n8k16 and wgmma in f16 or bf16, cp.async, shfl, griddepcontrol, clusters, 209 KiB of shared memory",
     .variants = {variant<Config<bf16, 2>>(), variant<Config<f16, 2>>({.label = "f16"})},

@@ -209,11 +209,11 @@ const Rung& nearest_to(const Spec& spec) {
 }
 
 // Of the rung of that name; or, of all that can, the best by these, one after the other: made for few queries where there are so few, and
-// else not; the newest instructions; not one that lost; made for one sequence, where there is one; any strides; the fewest
-// columns; the fewest things that are not asked for, windows, functions of scores, gradients whose bits are the same each time (43 and 44
-// are slower than 42 where no window is asked, and several lengths have kernels of their own; a sink costs no clocks); the last of the
-// ladder. Instructions of one architecture alone are newer than any that the next one has, too; but not where queries are few, when it is
-// memory that counts.
+// else not; the newest instructions; not one that lost; made for sequences of unlike lengths, where a cache has several, and else not; any
+// strides; the fewest columns; the fewest things that are not asked for, windows, functions of scores, gradients whose bits are the same
+// each time (43 and 44 are slower than 42 where no window is asked, and several lengths have kernels of their own; a sink costs no clocks,
+// nor, where queries are few, a cache); the last of the ladder. Instructions of one architecture alone are newer than any that the next one
+// has, too; but not where queries are few, when it is memory that counts.
 Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted& wanted) {
   const std::vector<Rung>& all = rungs();
   if (!name.empty()) {
@@ -238,12 +238,13 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
   const auto rank = [&](const Rung& rung, const Variant& variant) {  // the least is the best
     const bool for_few = variant.few_rows > 0;
     const int columns = variant.accepts.d_step > 1 ? variant.accepts.max_d : spec.d;
+    const bool unequal = spec.has_cache() && spec.batch > 1;
     const int unasked = std::popcount(variant.accepts.features & ~needs(spec) &
-                                      (WINDOW | SOFTCAP | ALIBI | INTERVALS | CACHE | PAGES)) +
+                                      (WINDOW | SOFTCAP | ALIBI | INTERVALS | (for_few ? 0 : CACHE | PAGES))) +
                         (variant.same_bits && !wanted.same_bits);
     const int unfit = !for_few ? 1 : rows <= variant.few_rows ? 0 : 2;
     return std::tuple(unfit, -rung.min_sm, !for_few && rung.max_sm == 0, rung.role == Role::lost,
-                      variant.several && spec.batch == 1, !variant.takes(STRIDES), columns, unasked);
+                      variant.several != unequal, !variant.takes(STRIDES), columns, unasked);
   };
   Kernel best{nullptr, nullptr};
   for (const Rung& rung : all) {
