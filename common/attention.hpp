@@ -73,6 +73,12 @@ struct ScoreParams : ModelParams {
   const float *alibi_slopes, *sinks;  // [heads]; null where there are none
 };
 
+// And with a cache, too.
+struct CacheScoreParams : CacheParams {
+  float softcap;
+  const float *alibi_slopes, *sinks;
+};
+
 // And with an interval of keys for each query, of any two numbers: of the keys that it sees otherwise, those from
 // `first` on and before `end`. None, if there are none.
 struct IntervalParams : ScoreParams {

@@ -175,11 +175,24 @@ void convert(const Arguments& arguments, CacheParams& params) {
   params.most_pages = (spec.keys() + params.page_size - 1) / params.page_size;
 }
 
-void convert(const Arguments& arguments, ScoreParams& params) {
-  convert(arguments, static_cast<ModelParams&>(params));
+namespace {
+
+void convert_functions(const Arguments& arguments, auto& params) {
   params.softcap = arguments.spec.softcap;
   params.alibi_slopes = static_cast<const float*>(arguments.at("slopes"));
   params.sinks = static_cast<const float*>(arguments.at("sinks"));
+}
+
+}  // namespace
+
+void convert(const Arguments& arguments, ScoreParams& params) {
+  convert(arguments, static_cast<ModelParams&>(params));
+  convert_functions(arguments, params);
+}
+
+void convert(const Arguments& arguments, CacheScoreParams& params) {
+  convert(arguments, static_cast<CacheParams&>(params));
+  convert_functions(arguments, params);
 }
 
 void convert(const Arguments& arguments, IntervalParams& params) {

@@ -188,6 +188,7 @@ void convert(const Arguments& arguments, ForwardParams& params);
 void convert(const Arguments& arguments, ModelParams& params);
 void convert(const Arguments& arguments, ScoreParams& params);
 void convert(const Arguments& arguments, CacheParams& params);
+void convert(const Arguments& arguments, CacheScoreParams& params);
 void convert(const Arguments& arguments, IntervalParams& params);
 void convert(const Arguments& arguments, GradientParams& params);
 void convert(const Arguments& arguments, ModelGradientParams& params);

@@ -315,6 +315,14 @@ struct AllRows {
   __device__ __forceinline__ static constexpr bool has(int) { return true; }
 };
 
+// What becomes of scores before the softmax: nothing, until d16_functions.
+struct Scores {
+  float scale = 1;
+
+  template <int TILES>
+  __device__ __forceinline__ void change(float (&)[TILES][4], const int (&)[2], int) const {}
+};
+
 // d04_warps. What a warp has in registers: Q, and what it has found about these
 // rows among its keys.
 template <class C>
@@ -360,10 +368,13 @@ struct WarpRows {
     }
   }
   __device__ __forceinline__ void begin(const ModelParams& p) {
+    begin(p.softmax_scale);
+  }
+  __device__ __forceinline__ void begin(float scale) {
 #pragma unroll
     for (int group = 0; group < M_TILES; ++group) {
       softmax[group] = {};
-      softmax[group].scale_log2 = p.softmax_scale * LOG2E;
+      softmax[group].scale_log2 = scale * LOG2E;
       softmax[group].begin();
       for (auto& tile : O_frag[group]) {
         for (float& each : tile) each = 0;
@@ -374,6 +385,12 @@ struct WarpRows {
   // and behind it.
   __device__ __forceinline__ void multiply(uint32_t smem_K, const Seen& seen, int first_key, bool is_first,
                                            bool is_masked LADDER_SITE_PARAMETER) {
+    multiply(
+        smem_K, seen, first_key, is_first, is_masked, Scores {} LADDER_SITE);
+  }
+  template <class Scores>
+  __device__ __forceinline__ void multiply(uint32_t smem_K, const Seen& seen, int first_key, bool is_first,
+                                           bool is_masked, const Scores& scores LADDER_SITE_PARAMETER) {
     const uint32_t lane = threadIdx.x % 32;
     const uint32_t lane_K = smem_K + chunk_offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
     const uint32_t lane_V = smem_K + C::TILE_BYTES + chunk_offset(lane % 16, lane / 16);
@@ -396,6 +413,7 @@ struct WarpRows {
     uint32_t P_frag[M_TILES][PV_K_TILES][4];
 #pragma unroll
     for (int group = 0; group < M_TILES; ++group) {
+      scores.change(S_frag[group], query_of[group], first_key);
       if (is_masked) hide_unseen(S_frag[group], seen, query_of[group], first_key);
       softmax[group].weigh(S_frag[group], P_frag[group], is_first, is_masked LADDER_SITE);
       if (softmax[group].rescale) scale_rows(O_frag[group], softmax[group].correction);
@@ -508,10 +526,9 @@ __device__ __forceinline__ Joined join_warps(float (&O)[4], const PartOf& part_o
 struct WarpsAreDone {
   __device__ __forceinline__ void operator()(LADDER_SITE_ONLY_PARAMETER) const { __syncthreads(LADDER_SITE_ALONE); }
 };
-template <class C, class Keys, class Leave, class AreDone = WarpsAreDone>
-__device__ __forceinline__ void attend_to(
-    const ModelParams& p, const Share& share, Keys keys, const Leave& leave,
-    const AreDone& are_done = {} LADDER_SITE_PARAMETER) {
+template <class C, class Keys, class Leave, class AreDone, class Scores>
+__device__ __forceinline__ void attend_to(const ModelParams& p, const Share& share, Keys keys, const Leave& leave,
+                                          const AreDone& are_done, const Scores& scores LADDER_SITE_PARAMETER) {
   using T = typename C::Element;
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, STEP = C::STEP;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -541,7 +558,7 @@ __device__ __forceinline__ void attend_to(
 
   WarpRows<C> mine;
   mine.load_Q(p, rows, sequence LADDER_SITE);
-  mine.begin(p);
+  mine.begin(scores.scale);
   for (int step = begin; step < end; ++step) {
     cp_async_wait<STAGES - 2>(LADDER_SITE_ALONE);  // this lane's part of the tile has landed
     __syncwarp(LADDER_SITE_ALONE);                 // safe to read it: all lanes' parts have;
@@ -549,7 +566,7 @@ __device__ __forceinline__ void attend_to(
     load(step + STAGES - 1);
     const int first_key = step * STEP + warp * BC;
     mine.multiply(smem_K + (step - begin) % STAGES * C::STAGE_BYTES, seen, first_key, step == begin,
-                  whole.template cuts<C>(first_key) LADDER_SITE);
+                  whole.template cuts<C>(first_key), scores LADDER_SITE);
   }
 
   // STORE  Each warp has rows of O for keys of its own: they are joined as
@@ -583,6 +600,12 @@ __device__ __forceinline__ void attend_to(
     const Joined all = join_warps<WARPS>(O, of_warp LADDER_SITE);
     leave(row, O, all LADDER_SITE);
   }
+}
+
+template <class C, class Keys, class Leave>
+__device__ __forceinline__ void attend_to(const ModelParams& p, const Share& share, const Keys& keys,
+                                          const Leave& leave LADDER_SITE_PARAMETER) {
+  attend_to<C>(p, share, keys, leave, WarpsAreDone{}, Scores{p.softmax_scale} LADDER_SITE);
 }
 
 // d04_warps. What a warp leaves of a row: a part, which will be joined; or if
@@ -629,8 +652,7 @@ __device__ __forceinline__ void attend(const ModelParams& p, Keys keys, int shar
       store_row<typename C::Element>(p, sequence, head, query, O, all LADDER_SITE);
     }
   };
-  attend_to<C>(
-      p, {rows, sequence, int(blockIdx.y), begin, end}, keys, leave, WarpsAreDone {} LADDER_SITE);
+  attend_to<C>(p, {rows, sequence, int(blockIdx.y), begin, end}, keys, leave LADDER_SITE);
 }
 
 // d04_warps. How many shares: as many as fill the card once, with all blocks
@@ -702,10 +724,10 @@ __device__ __forceinline__ void load_panels(uint32_t tile, const typename C::Ele
 }
 
 // d12_warpgroups. As attend_to, of more rows than 16.
-template <class C, class Keys, class Leave, class AreDone>
+template <class C, class Keys, class Leave, class AreDone, class Scores>
 __device__ __forceinline__ void attend_by_warpgroups(const ModelParams& p, const Share& share, Keys keys,
-                                                     const Leave& leave,
-                                                     const AreDone& are_done LADDER_SITE_PARAMETER) {
+                                                     const Leave& leave, const AreDone& are_done,
+                                                     const Scores& scores LADDER_SITE_PARAMETER) {
   using T = typename C::Element;
   constexpr int BR = C::BR, BC = C::BC, STAGES = C::STAGES, STEP = C::STEP;
   const uint32_t warpgroup = threadIdx.x / 128, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -741,7 +763,7 @@ __device__ __forceinline__ void attend_by_warpgroups(const ModelParams& p, const
   const int lane_row[2] = {int(warp % 4 * 16) + FragmentC::row(lane, 0), int(warp % 4 * 16) + FragmentC::row(lane, 2)};
   const int query[2] = {rows.query(lane_row[0]), rows.query(lane_row[1])};
   Softmax<T, BC> softmax = {};
-  softmax.scale_log2 = p.softmax_scale * LOG2E;
+  softmax.scale_log2 = scores.scale * LOG2E;
   softmax.begin();
   const uint64_t Q_rows = wgmma_descriptor(smem_base() + C::Q_AT);
   float O_frag[HEAD_DIM / 8][4] = {}, S_frag[BC / 8][4];
@@ -757,6 +779,7 @@ __device__ __forceinline__ void attend_by_warpgroups(const ModelParams& p, const
     wgmma_wait<0>(S_frag);
     const int first_key = first_key_of(step);
     const bool is_masked = whole.template cuts<C>(first_key);
+    scores.change(S_frag, query, first_key);
     if (is_masked) hide_unseen(S_frag, seen, query, first_key);
     softmax.weigh(S_frag, P_frag, step == begin, is_masked LADDER_SITE);
     if (softmax.rescale) scale_rows(O_frag, softmax.correction);

@@ -637,6 +637,9 @@ __device__ __forceinline__ float lse_of_no_keys(const ForwardParams&, int) {
 __device__ __forceinline__ float lse_of_no_keys(const ScoreParams& p, int head) {
   return p.sinks == nullptr ? -INFINITY : ld_global_f32(p.sinks + head);
 }
+__device__ __forceinline__ float lse_of_no_keys(const CacheScoreParams& p, int head) {  // d16_functions
+  return p.sinks == nullptr ? -INFINITY : ld_global_f32(p.sinks + head);
+}
 template <class T, int D, class Params>
 __global__ void __launch_bounds__(D) no_keys(Params p) {
   const int query = blockIdx.x % p.n_q, head = blockIdx.x / p.n_q % p.heads, sequence = blockIdx.x / p.n_q / p.heads;

@@ -87,9 +87,9 @@ __device__ __forceinline__ void attend_to_share(const CacheParams& p, const Keys
   // PV       their sums with V. Before keys are overwritten all blocks of the cluster are done, and not only this one.
   const decoding::Share share = {rows, sequence, int(blockIdx.y), begin, end};
   if constexpr (C::BR == 64) {
-    decoding::attend_by_warpgroups<C>(p, share, keys, leave, meet);
+    decoding::attend_by_warpgroups<C>(p, share, keys, leave, meet, decoding::Scores{p.softmax_scale});
   } else {
-    decoding::attend_to<C>(p, share, keys, leave, meet);
+    decoding::attend_to<C>(p, share, keys, leave, meet, decoding::Scores{p.softmax_scale});
   }
   if (cluster == 1) return;
   meet();  // safe to read what the other blocks have found

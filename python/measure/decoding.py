@@ -21,11 +21,12 @@ from flash_ladder._torch import attend_cache
 from peers import Problem, fa3_peer
 
 LAUNCHES, FLUSH = 20, 300e6  # of a graph; bytes of all copies, at least: six times an H200's L2
+LONG = 10e9  # bytes: of so many the last rung is timed alone beside the libraries
 
 
 def problems() -> list[Problem]:
     of = Problem(heads=32, kv_heads=8, n_q=1, causal=True)
-    found = [of._replace(batch=batch, n_k=n_k) for batch in (1, 8, 64) for n_k in (1024, 8192, 65536) if batch * n_k < 4_000_000]
+    found = [of._replace(batch=batch, n_k=n_k) for batch in (1, 8, 64) for n_k in (1024, 8192, 65536)]
     found += [of._replace(batch=batch, n_k=n_k, kv_heads=1) for batch, n_k in ((1, 8192), (1, 65536), (8, 8192))]
     found += [of._replace(batch=8, n_k=65536, kv_heads=32), *(of._replace(batch=8, n_k=8192, n_q=n_q) for n_q in (4, 8, 16))]
     return found
@@ -61,8 +62,31 @@ def cases(rungs: list[str]):
         wanted, of = peers.expected(p, copies[0])
         unlike = lambda result: max(((a - b).norm() / b.norm()).item() for a, b in zip(of([result]), wanted))
         graphs = {name: lambda make=make: graph_of([make(p, each) for each in copies], unlike, peers.MOST_UNLIKE[p.dtype])
-                  for name, make in known.items()}  # fmt: skip
+                  for name, make in known.items() if bytes_read < LONG or name not in rungs[:-1]}  # fmt: skip
+        if "d16_functions" in rungs and p.n_q == 1 and (p.batch, p.kv_heads, p.n_k) in ((1, 8, 1024), (8, 8, 8192)):
+            graphs = {f"d16_functions {name}": lambda options=options: function_graph(p, copies, options) for name, options in functions_of(p.heads).items()} | graphs
         yield p.words, bytes_read, graphs
+
+
+def functions_of(heads: int) -> dict:
+    of_heads = torch.linspace(0.01, 0.5, heads, device="cuda")
+    return {"softcap": {"softcap": 50.0}, "slopes": {"alibi_slopes": of_heads}, "sinks": {"sink": of_heads}}
+
+
+def function_graph(p: Problem, copies: list, options: dict):
+    """Of one query under a function of its scores, which a plain text in f32 says first."""
+    q, k, v = (each.float() for each in copies[0].qkv)
+    k, v = (each.repeat_interleave(p.heads // p.kv_heads, 2) for each in (k, v))
+    scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * p.d**-0.5
+    if "softcap" in options:
+        scores = options["softcap"] * torch.tanh(scores / options["softcap"])
+    if "alibi_slopes" in options:
+        scores -= options["alibi_slopes"][:, None, None] * torch.arange(p.n_k - 1, -1, -1, device=scores.device)
+    if "sink" in options:
+        scores = torch.cat([scores, options["sink"][:, None, None].expand(p.batch, p.heads, 1, 1)], -1)
+    wanted = torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1)[..., : p.n_k], v)
+    calls = [lambda each=each: flash_ladder.attention(*each.qkv, causal=p.causal, rung="d16_functions", **options) for each in copies]
+    return graph_of(calls, lambda result: ((result.float() - wanted).norm() / wanted.norm()).item(), peers.MOST_UNLIKE[p.dtype])
 
 
 HEADS, KV_HEADS, D = 32, 8, 128

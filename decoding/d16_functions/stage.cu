@@ -1,0 +1,76 @@
+#include "harness/stage.hpp"
+#include "harness/tiles.hpp"
+#include "kernel.cuh"
+
+namespace {
+
+template <class C>
+uint64_t tiles_of_rows(const ladder::Shape& spec) {
+  return (spec.n * (spec.heads / spec.key_heads()) + C::BR - 1) / C::BR;
+}
+
+// Without a mask, and of full sequences: else a block's tiles are those of its rows.
+template <class C>
+ladder::Counts predict(const ladder::Launched& spec) {
+  if (spec.causal || spec.left >= 0 || spec.right >= 0 || spec.lens_k.count > 0) return {};
+  using Wide = typename C::Wide;
+  const uint64_t heads = spec.batch * spec.key_heads();
+  if (tiles_of_rows<C>(spec) > 1) {
+    const uint64_t steps = (spec.keys() + Wide::STEP - 1) / Wide::STEP;
+    return {.wgmma = tiles_of_rows<Wide>(spec) * heads * steps * Wide::WARPGROUPS * (HEAD_DIM / 16 + Wide::BC / 16)};
+  }
+  const uint64_t of_keys = heads * ((spec.keys() + C::STEP - 1) / C::STEP) * C::WARPS;  // of a warp
+  return {.mma = of_keys * 2 * (C::BC / 8) * (HEAD_DIM / 16), .ldmatrix = of_keys * 2 * (C::BC / 16) * (HEAD_DIM / 16)};
+}
+
+template <class C>
+uint64_t workspace_bytes(const ladder::Shape& spec) {
+  const uint64_t tiles = tiles_of_rows<C>(spec) > 1 ? tiles_of_rows<typename C::Wide>(spec) : tiles_of_rows<C>(spec);
+  const uint64_t blocks = tiles * spec.batch * spec.key_heads();
+  const auto shares = blocks == 0 ? Shares{1, 1} : Shares::of<C>(blocks, spec.keys(), decoding::MOST_SHARES);
+  return shares.are_joined() ? 0 : shares.count * spec.batch_heads() * spec.n * (HEAD_DIM + 2) * sizeof(float);
+}
+
+template <class C>
+ladder::Variant variant(ladder::Variant rest = {}) {
+  rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
+                              ladder::WINDOW | ladder::CACHE | ladder::PAGES | ladder::SOFTCAP | ladder::ALIBI |
+                              ladder::SINK,
+                  .min_d = 8,
+                  .max_d = HEAD_DIM,
+                  .d_step = 8,
+                  .q = ladder::element_of<typename C::Element>,
+                  .kv = ladder::element_of<typename C::Element>,
+                  .o = ladder::element_of<typename C::Element>};
+  rest.writes_lse = true;
+  rest.workspace_bytes = workspace_bytes<C>;
+  rest.from_first_key = true;
+  rest.few_rows = C::Wide::BR;
+  rest.conflict_ways = 1.0;
+  rest.recorded = true;
+  return ladder::make_variant<C>(run<C>, flash_attention<C, true>, predict<C>, std::move(rest));
+}
+
+const ladder::Registration registration({
+    .name = "d16_functions",
+    .previous = "d15_pairs",
+    .role = ladder::Role::branch,
+    .idea =
+        "What models do to a score before the softmax, they do where they write, too: a softcap, ALiBi, and a sink, "
+        "which only the first share adds.",
+    .limit = "In d15_pairs a score is Q K^T * scale, so such a model is read by a kernel for many queries.",
+    .prediction =
+        "In turns, in a graph, bf16, 32 heads over 8, one query, over d15's time: without functions 1.00 to 1.01; with "
+        "a "
+        "softcap, slopes or sinks 1.00 to 1.02 at batch 8 with 8192 keys, since a warp waits for its keys five times "
+        "as "
+        "long as it multiplies, and a tile's 128 scores are four tanh a lane. Batch 1 with 1024 keys, where nothing "
+        "waits: 1.02 to 1.06.",
+    .min_sm = 90,
+    .max_sm = 90,
+    .needs =
+        "mma.m16n8k16 and wgmma in f16 or bf16, cp.async, shfl, griddepcontrol, clusters, 209 KiB of shared memory",
+    .variants = {variant<Config<bf16, 2>>(), variant<Config<f16, 2>>({.label = "f16"})},
+});
+
+}  // namespace
