@@ -12,4 +12,4 @@ for column, (name, tiles) in enumerate((("d06", 2), ("d12", 1))):
         for part in range(4):
             DRAWING.box(left + 48 + 28 * part, top, 26, 136 if tiles == 1 else 62, "copy" if part % 2 == 0 else "work", "K V")
 DRAWING.text(4, 180, "read twice", "label")
-DRAWING.text(194, 180, "read once, by either warpgroup", "label")
+DRAWING.text(194, 180, "read once", "label")

@@ -7,7 +7,7 @@ DRAWING.text(4, 14, "d06", "label")
 for block in range(4):
     DRAWING.box(4 + 38 * block, 22, 34, 24, "work", f"{block}")
     DRAWING.box(4 + 38 * block, 62, 34, 24, "data", "parts")
-DRAWING.box(4, 102, 148, 24, "wait", "a second launch")
+DRAWING.box(4, 102, 148, 24, "waste", "a second launch")
 DRAWING.box(4, 142, 148, 22, "data", "O")
 DRAWING.text(200, 14, "d14", "label")
 for block in range(4):

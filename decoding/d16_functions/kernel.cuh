@@ -78,9 +78,9 @@ struct Scores {
   }
 };
 
-// A row's sink is one more score, of a key whose V is 0.
+// A row's sink is one more score, of a key whose V is 0; or of none, if it is -infinity.
 __device__ __forceinline__ void add_sink(float sink, float (&O)[4], decoding::Joined& found) {
-  const decoding::Factors by = found.add(fmaxf(sink * decoding::LOG2E, forward::NO_KEY), 1);
+  const decoding::Factors by = found.add(fmaxf(sink * decoding::LOG2E, forward::NO_KEY), sink != -INFINITY);
   for (float& each : O) each *= by.mine;
 }
 

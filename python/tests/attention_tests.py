@@ -48,8 +48,9 @@ class Attention(unittest.TestCase):
         self.check(*inputs(n=37, d=40), causal=True)  # whatever some rung takes
 
     def test_few_queries_have_a_rung_of_their_own(self):
-        for n, kv, d, rung, options in ((1, 1, 128, "d05", {}), (1, 4, 64, "d05", {"causal": True}), (5, 2, 96, "d05", {"causal": True}),
-                                        (8, 1, 128, "d02", {}), (16, 1, 128, "d02", {"window": (40, 0), "causal": True})):  # fmt: skip
+        for n, kv, d, rung, options in ((1, 1, 128, "d15", {}), (1, 4, 64, "d15", {"causal": True}), (5, 2, 96, "d15", {"causal": True}),
+                                        (16, 1, 128, "d15", {"window": (40, 0), "causal": True}), (1, 1, 128, "d16", {"softcap": 5.0}),
+                                        (8, 1, 64, "d16", {"sink": np.array([-1, 0, 1, -math.inf], np.float32), "causal": True})):  # fmt: skip
             q, k, v = inputs(n=n, n_k=300, h=4, kv=kv, d=d)
             with self.subTest(n=n, kv=kv, d=d, **options):
                 self.check(q, k, v, **options)

@@ -122,7 +122,8 @@ class Caches(Cached):
             np.testing.assert_array_equal(self.get(out), whole[i : i + 1])
 
     def test_options_are_attentions(self):
-        for options in ({"causal": False}, {"softmax_scale": 0.3}, {"window_size": (40, 0)}):
+        slopes = np.linspace(0.01, 0.5, HEADS, dtype=np.float32)
+        for options in ({"causal": False}, {"softmax_scale": 0.3}, {"window_size": (40, 0)}, {"softcap": 2.0}, {"alibi_slopes": slopes, "softcap": 5.0}):
             named = {"scale" if name == "softmax_scale" else "window" if name == "window_size" else name: each for name, each in options.items()}
             with self.subTest(**options):
                 self.close(self.call(self.K.copy(), self.V.copy(), **options), self.expected(**named))
@@ -183,7 +184,6 @@ class Refusals(Cached):
         self.refused(ValueError, "one of them", **pages, block_table=table, cache_batch_idx=self.lengths)
         self.refused(ValueError, "k has the shape", k=self.k[:, :, :1], v=self.v[:, :, :1])
         self.refused(TypeError, "k is float32", k=self.k.astype(np.float32), v=self.v)
-        self.refused(NotImplementedError, "cache", softcap=5.0)
 
     def test_arguments_are_flash_attns(self):
         self.assertEqual(
