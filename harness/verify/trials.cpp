@@ -491,7 +491,7 @@ std::vector<Trial> fewer_columns(const Variant& variant, const Shape& usual, uin
 }
 
 // Few queries beside many keys, for who shares these out: in a window that fewer tiles have keys of than there are, and under a mask that
-// hides the last tile from the first queries; and with scores that are huge in two shares.
+// hides the last tile from the first queries; with functions of scores, and with scores that are huge in two shares.
 std::vector<Trial> few_beside_many(const Variant& variant, const Shape& usual, uint64_t seed) {
   std::vector<Trial> trials;
   if (variant.few_rows == 0) return trials;
@@ -502,6 +502,15 @@ std::vector<Trial> few_beside_many(const Variant& variant, const Shape& usual, u
   if (variant.takes(CAUSAL)) trials.push_back({.shape = with_mask(shape), .seed = seed + 16});
   shape.n = 3, shape.left = 20, shape.right = 0;
   if (variant.takes(WINDOW)) trials.push_back({.shape = shape, .seed = seed + 17});
+  // A sink counts once, however many shares know of it, and rows of one tile are of heads with other slopes.
+  for (const int n_k : {200, 1000}) {
+    if (!variant.takes(SINK)) break;
+    Shape scored = with_heads(usual, 1, 8);
+    scored.kv_heads = variant.takes(GROUPED) ? 2 : 8;
+    scored.n = 2, scored.n_k = n_k, scored.sink = true, scored.alibi = variant.takes(ALIBI);
+    scored.softcap = variant.takes(SOFTCAP) ? 20 : 0;
+    trials.push_back({.shape = scored, .seed = seed + 19});
+  }
   if (variant.largest_score > 0) return trials;
   // Two keys of the same huge score in two shares: the maxima that these know of it may be a rounding apart.
   Shape huge = with_heads(usual, 1, 2);
