@@ -33,17 +33,19 @@ inline auto tensor_map_encoder() {
   return encoder;
 }
 
-// Describes a tensor of f16 or bf16 in global memory, which must stay there as long as the map is used. Fastest dimension
+// Describes a tensor of f16, bf16 or e4m3 in global memory, which must stay there as long as the map is used. Fastest dimension
 // first: `extent` in elements, `stride_bytes` from one element to the next of each dimension but the first (whose
-// stride is 2), `box` in elements. `base` is aligned to 16 bytes, strides are multiples of 16, a box has at most 256
-// elements a side, and box[0] is 64: its rows are 128 bytes, the span of the swizzle (cp_async_bulk_tensor_3d). Errors
+// stride is the element's), `box` in elements. `base` is aligned to 16 bytes, strides are multiples of 16, a box has at most 256
+// elements a side, and box[0] is 64, of e4m3 128: its rows are 128 bytes, the span of the swizzle (cp_async_bulk_tensor_3d). Errors
 // are recorded in `device`.
 template <class Element, int RANK>
 TensorMap tensor_map(Device& device, const Element* base, const uint64_t (&extent)[RANK],
                      const uint64_t (&stride_bytes)[RANK - 1], const uint32_t (&box)[RANK]) {
-  static_assert(std::is_same_v<Element, f16> || std::is_same_v<Element, bf16>);
-  constexpr auto TYPE =
-      std::is_same_v<Element, f16> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  constexpr bool IS_F16 = std::is_same_v<Element, f16>, IS_BF16 = std::is_same_v<Element, bf16>;
+  static_assert(IS_F16 || IS_BF16 || std::is_same_v<Element, e4m3>);
+  constexpr auto TYPE = IS_F16    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                        : IS_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                  : CU_TENSOR_MAP_DATA_TYPE_UINT8;
   TensorMap map = {};
   if (device.error != cudaSuccess) return map;
   const auto encode = tensor_map_encoder();
