@@ -316,6 +316,7 @@ told::Registration::Registration(const told::Rung& rung, Build build) {
                               .stores_scores = variant.stores_scores,
                               .from_first_key = variant.from_first_key,
                               .few_rows = variant.few_rows,
+                              .few_tiles = variant.few_tiles,
                               .several = variant.several,
                               .same_bits = variant.same_bits,
                               .largest_score = largest_score_of(variant)});

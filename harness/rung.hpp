@@ -74,6 +74,7 @@ struct Variant {
   bool stores_scores = false;
   bool from_first_key = false;
   int few_rows = 0;
+  int few_tiles = 0;
   bool several = false;
   bool same_bits = false;
   float largest_score = 0;

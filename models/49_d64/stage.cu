@@ -25,6 +25,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
       ladder::MODELS | ladder::WINDOW | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK, HEAD_DIM);
   rest.writes_lse = true;
   rest.from_first_key = true;
+  rest.few_tiles = 800;  // six for each SM of an H200
   rest.recorded = true;
   return ladder::make_variant<C>(run<C>, flash_attention<C, forward::NoMask, Score<false, false>>, predict<C>,
                                  std::move(rest));

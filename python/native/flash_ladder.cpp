@@ -208,7 +208,7 @@ const Rung& nearest_to(const Spec& spec) {
   return rungs().back();
 }
 
-// Of the rung of that name; or, of all that can, the best by these, one after the other: made for few queries where there are so few, and
+// Of the rung of that name; or, of all that can, the best by these, one after the other: made for few queries, or for few tiles of them, where there are so few, and
 // else not; the newest instructions; not one that lost; made for sequences of unlike lengths, where a cache has several, and else not; any
 // strides; the fewest columns; the fewest things that are not asked for, windows, functions of scores, gradients whose bits are the same
 // each time (43 and 44 are slower than 42 where no window is asked, and several lengths have kernels of their own; a sink costs no clocks,
@@ -242,7 +242,9 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
     const int unasked = std::popcount(variant.accepts.features & ~needs(spec) &
                                       (WINDOW | SOFTCAP | ALIBI | INTERVALS | (for_few ? 0 : CACHE | PAGES))) +
                         (variant.same_bits && !wanted.same_bits);
-    const int unfit = !for_few ? 1 : rows <= variant.few_rows ? 0 : 2;
+    const bool are_few_tiles = int64_t{spec.batch_heads()} * ((spec.n + 127) / 128) < variant.few_tiles;
+    const bool is_short = are_few_tiles && spec.causal && !(needs(spec) & WINDOW);
+    const int unfit = for_few ? (rows <= variant.few_rows ? 0 : 2) : is_short ? 0 : 1;
     return std::tuple(unfit, -rung.min_sm, !for_few && rung.max_sm == 0, rung.role == Role::lost,
                       variant.several != unequal, !variant.takes(STRIDES), columns, unasked);
   };

@@ -19,10 +19,6 @@ ALLOWED = 1.02  # times the fastest's time, to a whole percent
 # Where a rule by sizes does not find the fastest: how far behind the choice may be, and why.
 BEHIND = {
     r"b=\d\d? h=32 kv=8 .*(cache|pages=\d+)": 1.14,  # of a cache the lengths are the device's. Where they are alike d06 is faster; where they are not d08, by four times
-    r"b=1 h=32 kv=1 nq=1 nk=8192 d=128 .*": 1.03,  # 32 rows of queries: d02 has a tile of 64, d03 two of 16
-    r"b=1 h=32 kv=1 nq=1 nk=65536 d=128 .*": 1.06,  # there d05's is faster; with 8192 keys, or with eight sequences, it is not
-    r"b=[14] h=16 n=(1000|1024|4096) d=128 (bf16|fp16) causal": 1.04,  # 64 heads of few tiles, or few heads: 56's two blocks wait for each other
-    r"b=1 h=16 n=4096 d=64 (bf16|fp16) causal": 1.09,  # where blocks are few 49's is not half of a pair; from four such batches on 52 is ahead
     r"b=1 h=16 nq=512 nk=8192 d=128 (bf16|fp16)": 1.15,  # 64 blocks on 132 SMs: d03 shares keys out, which no rung for many queries does
 }
 
