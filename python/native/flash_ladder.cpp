@@ -244,7 +244,7 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
                         (variant.same_bits && !wanted.same_bits);
     const bool are_few_tiles = int64_t{spec.batch_heads()} * ((spec.n + 127) / 128) < variant.few_tiles;
     const bool is_short = are_few_tiles && spec.causal && !(needs(spec) & WINDOW);
-    const int unfit = for_few ? (rows <= variant.few_rows ? 0 : 2) : is_short ? 0 : 1;
+    const int unfit = for_few ? (rows <= variant.few_rows ? 0 : 3) : is_short ? 1 : 2;
     return std::tuple(unfit, -rung.min_sm, !for_few && rung.max_sm == 0, rung.role == Role::lost,
                       variant.several != unequal, !variant.takes(STRIDES), columns, unasked);
   };

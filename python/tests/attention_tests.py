@@ -354,8 +354,9 @@ class Why(unittest.TestCase):
         self.assertIn(None, ends)
 
     def test_a_kernel_that_does_more_waits_until_it_is_asked_for(self):
-        problem = "b=1 h=8 kv=2 n=256 d=128 bf16 causal"
+        problem = "b=8 h=8 kv=2 n=2048 d=128 bf16 causal"
         plain = flash_ladder.why(problem)
+        self.assertNotEqual(flash_ladder.why(problem.replace("b=8", "b=4")).rung, plain.rung)  # of fewer tiles than 800
         for wish in ("softcap=30", "alibi", "window=100,0"):
             with self.subTest(wish):
                 taken = flash_ladder.why(f"{problem} {wish}").rung
