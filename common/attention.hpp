@@ -14,6 +14,11 @@ struct bf16 {
   uint16_t bits;
 };
 
+// A float of 4 bits of exponent and 3 of mantissa: from 2^-9 to 448, without infinities.
+struct e4m3 {
+  uint8_t bits;
+};
+
 // Kernel argument, passed by value. Tensors are [batch * heads, n, d], row-major and contiguous; the caller owns them.
 // They lie in GPU memory for the GPU and in host memory for the emulator.
 struct AttentionParams {

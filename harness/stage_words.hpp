@@ -6,6 +6,7 @@
 #include <initializer_list>
 
 #include "common/attention.hpp"
+#include "common/element.hpp"
 #include "common/emulator/counters.hpp"
 #include "common/emulator/size.hpp"
 
@@ -19,14 +20,6 @@ template <class T>
 constexpr T max(T a, T b) {
   return a < b ? b : a;
 }
-
-// What the numbers of a tensor are.
-enum class Element : uint8_t { f16, bf16, f32, e4m3, e5m2, s8, i32 };
-// The same of a kernel's type.
-template <class T>
-constexpr Element element_of = Element::f16;
-template <>
-inline constexpr Element element_of<bf16> = Element::bf16;
 
 // The order of a tensor's memory: batch, heads, rows, columns, or with the heads behind the rows.
 enum class Layout : uint8_t { bhnd, bnhd };
@@ -126,6 +119,8 @@ enum Feature : uint32_t {
   PAGES = 2048,
   INTERVALS = 4096,
 };
+// What every model's kernel takes.
+constexpr uint32_t MODELS = CAUSAL | TAILS | CROSS | STRIDES | GROUPED;
 
 // What a variant takes of all that.
 struct Accepts {
@@ -136,6 +131,12 @@ struct Accepts {
   Word formula = "forward";
   size_t row_bytes = 16;  // what lies behind each row (pad) is a multiple of: copies of 16 bytes and TMA begin at such
 };
+// Of a kernel whose columns end where a head's do, from `min_d` on in steps of 8: all tensors of the type T.
+template <class T>
+constexpr Accepts accepts_any_d(uint32_t features, int max_d, int min_d = 8, Word formula = "forward") {
+  constexpr Element TYPE = element_of<T>;
+  return {features, min_d, max_d, 8, TYPE, TYPE, TYPE, formula};
+}
 
 // One block's share of the work: `br` query rows against `bc` key/value rows at a time.
 struct Tile {

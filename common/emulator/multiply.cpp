@@ -1,5 +1,11 @@
 #include "common/emulator/multiply.hpp"
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
 #include "common/emulator/half.hpp"
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -35,8 +41,12 @@ void multiply_by_lanes(const uint32_t (*a)[32], const uint32_t (*b)[32], float* 
 }
 
 template <float (*TO_FLOAT)(uint16_t)>
-void convert(const uint16_t* elements, float* floats, uint32_t count) {
-  for (uint32_t i = 0; i < count; ++i) floats[i] = TO_FLOAT(elements[i]);
+void convert(const std::byte* elements, float* floats, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    uint16_t element;
+    std::memcpy(&element, elements + 2 * i, sizeof element);
+    floats[i] = TO_FLOAT(element);
+  }
 }
 
 }  // namespace
@@ -58,6 +68,62 @@ void multiply_tile_portable(const float* a, const float* b, float* c, uint32_t n
       }
       for (uint32_t i = 0; i < 8; ++i) c[row * n + first + i] += sums[i];
     }
+  }
+}
+
+namespace {
+
+// Numbers as significand * 2^(exponent - 3), the significand below 16; subnormals have the smallest exponent.
+struct SmallFloats {
+  int16_t exponent[32], significand[32];
+  bool has_nan = false;
+  explicit SmallFloats(const std::byte* elements) {
+    for (int k = 0; k < 32; ++k) {
+      const int bits = static_cast<int>(elements[k]), size = bits & 0x7f;
+      const int value = size < 8 ? size : size % 8 + 8;
+      has_nan |= size == 0x7f;
+      significand[k] = static_cast<int16_t>(bits & 0x80 ? -value : value);
+      exponent[k] = static_cast<int16_t>(size == 0 ? ZERO : std::max(size / 8, 1) - 7);
+    }
+  }
+  static constexpr int ZERO = -1000;  // a product with it is below all others
+};
+
+// What a tensor core keeps of numbers below the largest exponent among products and accumulator: they are cut there, added,
+// and of the sum as much is kept.
+constexpr int KEPT = 13;
+
+float sum_of_products(const SmallFloats& a, const SmallFloats& b, float c) {
+  const auto c_bits = std::bit_cast<uint32_t>(c);
+  const int c_field = static_cast<int>(c_bits >> 23 & 0xff);
+  if (a.has_nan || b.has_nan || std::isnan(c)) return std::bit_cast<float>(0x7fffffffu);
+  if (c_field == 0xff) return c;
+  const int c_exponent = std::max(c_field, 1) - 127;
+  int top = c == 0 ? -126 : c_exponent;
+  for (int k = 0; k < 32; ++k) top = std::max(top, a.exponent[k] + b.exponent[k]);
+  int sum = 0;  // in units of 2^(top - KEPT)
+  for (int k = 0; k < 32; ++k) {
+    const int product = a.significand[k] * b.significand[k];  // times 2^-6
+    const int below = std::min(top - a.exponent[k] - b.exponent[k], 31);
+    const int size = static_cast<int>((static_cast<uint32_t>(std::abs(product)) << (KEPT - 6)) >> below);
+    sum += product < 0 ? -size : size;
+  }
+  const uint32_t mantissa = (c_bits & 0x7fffffu) | (c_field > 0 ? 0x800000u : 0);
+  const int of_c = static_cast<int>(mantissa >> std::min(23 - KEPT + top - c_exponent, 31));
+  sum += c_bits >> 31 ? -of_c : of_c;
+  const int more = std::max(static_cast<int>(std::bit_width(static_cast<uint32_t>(std::abs(sum)))) - (KEPT + 1), 0);
+  const int kept = std::abs(sum) >> more << more;
+  return std::ldexp(static_cast<float>(sum < 0 ? -kept : kept), top - KEPT);
+}
+
+}  // namespace
+
+void multiply_tile_e4m3(const std::byte* a, const std::byte* b, float* c, uint32_t n) {
+  std::vector<SmallFloats> A;
+  for (uint32_t row = 0; row < 64; ++row) A.emplace_back(a + row * 32);
+  for (uint32_t column = 0; column < n; ++column) {
+    const SmallFloats B(b + column * 32);
+    for (uint32_t row = 0; row < 64; ++row) c[row * n + column] = sum_of_products(A[row], B, c[row * n + column]);
   }
 }
 
@@ -134,9 +200,9 @@ EMULATOR_AVX2 void multiply_tile_avx2(const float* a, const float* b, float* c, 
 }
 
 template <class Element>
-EMULATOR_AVX2 void convert_avx2(const uint16_t* elements, float* floats, uint32_t count) {
+EMULATOR_AVX2 void convert_avx2(const std::byte* elements, float* floats, uint32_t count) {
   for (uint32_t i = 0; i < count; i += 8)
-    _mm256_storeu_ps(floats + i, Element::floats(_mm_loadu_si128(reinterpret_cast<const __m128i*>(elements + i))));
+    _mm256_storeu_ps(floats + i, Element::floats(_mm_loadu_si128(reinterpret_cast<const __m128i*>(elements + 2 * i))));
 }
 
 bool has_avx2() {

@@ -1,5 +1,6 @@
-// The arithmetic of mma.m16n8k16 for a whole warp, and of wgmma for a warpgroup, in f16 and in bf16.
+// The arithmetic of mma.m16n8k16 for a whole warp, and of wgmma for a warpgroup.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 
 namespace emulator {
@@ -22,8 +23,11 @@ void multiply_tile_portable(const float* a, const float* b, float* c, uint32_t n
 
 extern const MultiplyTile multiply_tile;
 
+// The same in e4m3, of A[64][32] and B's columns [n][32], bit for bit as an H200 adds: see docs/adder.md.
+void multiply_tile_e4m3(const std::byte* a, const std::byte* b, float* c, uint32_t n);
+
 // `count` elements of 16 bits, a multiple of 8.
-using ToFloats = void (*)(const uint16_t* elements, float* floats, uint32_t count);
+using ToFloats = void (*)(const std::byte* elements, float* floats, uint32_t count);
 extern const ToFloats to_floats, bf16_to_floats;
 
 }  // namespace emulator

@@ -9,8 +9,8 @@
 namespace emulator {
 namespace {
 
-constexpr uint32_t ROW_ELEMENTS = 64, ROW_BYTES = 128;  // of a box: the span of the swizzle
-constexpr uint32_t ALIGNMENT = 1024;                    // 8 rows, after which the swizzle repeats
+constexpr uint32_t ROW_BYTES = 128;   // of a box: the span of the swizzle
+constexpr uint32_t ALIGNMENT = 1024;  // 8 rows, after which the swizzle repeats
 
 // Empty if the driver would take it.
 std::string what_is_wrong(const TensorMap& map) {
@@ -25,20 +25,20 @@ std::string what_is_wrong(const TensorMap& map) {
       return fmt::format("the stride of dimension {} is {} bytes; it must be a multiple of 16 below 2^40", i,
                          map.stride_bytes[i]);
   }
-  if (map.box[0] != ROW_ELEMENTS)
-    return fmt::format("its box has rows of {} bytes; the swizzle is one of rows of {}", map.box[0] * sizeof(f16),
-                       ROW_BYTES);
+  if (map.box[0] * map.element_bytes() != ROW_BYTES)
+    return fmt::format("its box has rows of {} bytes; the swizzle is one of rows of {}",
+                       map.box[0] * map.element_bytes(), ROW_BYTES);
   return "";
 }
 
-// Calls visit(row, address, first, count) for each row of the box that has elements inside the tensor: `count` of them
-// at `address`, the first of which is element `first` of the row.
+// Calls visit(row, address, first, count) for each row of the box that has elements inside the tensor: `count` bytes of
+// them at `address`, the first of which is byte `first` of the row.
 template <class Visit>
 void for_each_row(const TensorMap& map, const std::array<int, 4>& at, Visit&& visit) {
   const auto inside = [&](size_t dimension, int64_t i) {
     return i >= 0 && static_cast<uint64_t>(i) < map.extent[dimension];
   };
-  const int64_t x_end = std::min(int64_t{at[0]} + ROW_ELEMENTS, static_cast<int64_t>(map.extent[0]));
+  const int64_t x_end = std::min(int64_t{at[0]} + map.box[0], static_cast<int64_t>(map.extent[0]));
   const int64_t x = std::max(at[0], 0);
   if (x >= x_end) return;
   uint32_t row = 0;
@@ -49,8 +49,9 @@ void for_each_row(const TensorMap& map, const std::array<int, 4>& at, Visit&& vi
         const uint64_t offset = static_cast<uint64_t>(y) * map.stride_bytes[1] +
                                 static_cast<uint64_t>(z) * map.stride_bytes[2] +
                                 static_cast<uint64_t>(w) * map.stride_bytes[3];
-        const auto* const address = reinterpret_cast<const std::byte*>(map.base) + offset + x * int64_t{sizeof(f16)};
-        visit(row, address, static_cast<uint32_t>(x - at[0]), static_cast<uint32_t>(x_end - x));
+        const auto* const address = static_cast<const std::byte*>(map.base) + offset + x * int64_t{map.element_bytes()};
+        visit(row, address, static_cast<uint32_t>(x - at[0]) * map.element_bytes(),
+              static_cast<uint32_t>(x_end - x) * map.element_bytes());
       }
     }
   }
@@ -62,17 +63,17 @@ void write_box(Block& block, const BulkCopy& copy) {
   std::memset(block.smem.at(copy.to), 0, copy.map.box_bytes());  // what lies outside the tensor
   for_each_row(copy.map, copy.first, [&](uint32_t row, const std::byte* address, uint32_t first, uint32_t count) {
     const std::byte* const from = block.global(address);
-    f16 elements[ROW_ELEMENTS] = {};
-    std::memcpy(elements + first, from, count * sizeof(f16));
+    std::array<std::byte, ROW_BYTES> bytes = {};
+    std::memcpy(&bytes[first], from, count);
     for (uint32_t chunk = 0; chunk < ROW_BYTES / 16; ++chunk)
-      std::memcpy(block.smem.at(copy.to + row * ROW_BYTES + (chunk ^ (row % 8)) * 16), elements + chunk * 8, 16);
+      std::memcpy(block.smem.at(copy.to + row * ROW_BYTES + (chunk ^ (row % 8)) * 16), &bytes[chunk * 16], 16);
   });
 }
 
 void store_box(Block& block, const BulkStore& store) {
   for_each_row(store.map, store.first, [&](uint32_t row, const std::byte* address, uint32_t first, uint32_t count) {
-    const std::byte* const from = store.bytes.data() + row * ROW_BYTES + first * sizeof(f16);
-    std::memcpy(const_cast<std::byte*>(block.global(address)), from, count * sizeof(f16));
+    const std::byte* const from = store.bytes.data() + row * ROW_BYTES + first;
+    std::memcpy(const_cast<std::byte*>(block.global(address)), from, count);
   });
 }
 
@@ -112,16 +113,15 @@ void fence_proxy_async(CallSite site) {
   fence_proxy(Instruction::fence_proxy_async, site, true);
 }
 
-namespace {
-
 TensorMap checked_map(Device& device, const TensorMap& map) {
+  if (device.failed()) return {};
   const std::string wrong = what_is_wrong(map);
-  if (wrong.empty()) {
-    return map;
-  }
+  if (wrong.empty()) return map;
   device.refuse("bad tensor map: " + wrong);
   return {};
 }
+
+namespace {
 
 // What a copy may ask for, or the launch ends.
 SiteId begin_bulk(Instruction instruction, const CallSite& call, const TensorMap& map, int x, uint32_t rank) {
@@ -146,9 +146,11 @@ SiteId begin_bulk(Instruction instruction, const CallSite& call, const TensorMap
              "__grid_constant__ TensorMap, or a reference to it";
     });
   }
-  if (x % 8 != 0) {
-    refuse(ReportKind::global_misaligned,
-           [&] { return fmt::format(" begins at x = {}; a row must begin at a multiple of 8 halves", x); });
+  if (x * static_cast<int>(map.element_bytes()) % 16 != 0) {
+    refuse(ReportKind::global_misaligned, [&] {
+      return fmt::format(" begins at x = {}; a row must begin at a multiple of {}", x,
+                         map.element_bytes() == 2 ? "8 halves" : "16 bytes");
+    });
   }
   return site;
 }
@@ -186,19 +188,18 @@ void load_box(Instruction instruction, const CallSite& call, uint32_t shared_add
   ++counters.bulk_copies;
   note_request(current.state(), {mbarrier, 1, current.warp->products, current.state().exponentials, 1});
   BulkCopy copy{shared_address, bytes, nullptr, map, first, true, site, thread};
-  for_each_row(map, copy.first, [&](uint32_t, const std::byte* address, uint32_t, uint32_t count) {
-    const uint32_t row_bytes = count * uint32_t{sizeof(f16)};
+  for_each_row(map, copy.first, [&](uint32_t, const std::byte* address, uint32_t, uint32_t row_bytes) {
     counters.gmem_bytes_read += row_bytes;
     if (block.launch.buffers.empty()) return;
     const Device::Buffer* const buffer =
-        block.checked_buffer(instruction, call, address, row_bytes, sizeof(f16), false);
+        block.checked_buffer(instruction, call, address, row_bytes, map.element_bytes(), false);
     copy.readable &= buffer != nullptr;
     if (buffer != nullptr) block.note_global(site, *buffer, address, row_bytes, GlobalUse::read);
     if (event != nullptr) Counting::trace_global(*event, buffer, address, row_bytes);
   });
   // Where a box begins outside of its map, an H200 reads the first byte that the map names: it must be memory.
   if (begins_outside(map, first) && !block.launch.buffers.empty())
-    block.checked_buffer(instruction, call, reinterpret_cast<const std::byte*>(map.base), 16, sizeof(f16), false);
+    block.checked_buffer(instruction, call, static_cast<const std::byte*>(map.base), 16, map.element_bytes(), false);
 
   for (Block* const destination : destinations) {
     counters.bulk_bytes += bytes;
@@ -209,26 +210,6 @@ void load_box(Instruction instruction, const CallSite& call, uint32_t shared_add
 }
 
 }  // namespace
-
-TensorMap tensor_map_3d(Device& device, const f16* base, const uint64_t (&extent)[3], const uint64_t (&stride_bytes)[2],
-                        const uint32_t (&box)[3]) {
-  if (device.failed()) return {};
-  return checked_map(device, {.base = base,
-                              .rank = 3,
-                              .extent = {extent[0], extent[1], extent[2], 1},
-                              .stride_bytes = {sizeof(f16), stride_bytes[0], stride_bytes[1], 0},
-                              .box = {box[0], box[1], box[2], 1}});
-}
-
-TensorMap tensor_map_4d(Device& device, const f16* base, const uint64_t (&extent)[4], const uint64_t (&stride_bytes)[3],
-                        const uint32_t (&box)[4]) {
-  if (device.failed()) return {};
-  return checked_map(device, {.base = base,
-                              .rank = 4,
-                              .extent = std::to_array(extent),
-                              .stride_bytes = {sizeof(f16), stride_bytes[0], stride_bytes[1], stride_bytes[2]},
-                              .box = std::to_array(box)});
-}
 
 void cp_async_bulk_tensor_3d(uint32_t shared_address, const TensorMap& map, int x, int y, int z, uint32_t mbarrier,
                              CallSite call) {
@@ -281,11 +262,11 @@ void cp_async_bulk_tensor_store_4d(const TensorMap& map, int x, int y, int z, in
                    from = shared_address + row * ROW_BYTES + (chunk ^ (row % 8)) * 16;
     read_for_bulk_store(block, store, from, at);
   }
-  for_each_row(map, store.first, [&](uint32_t, const std::byte* address, uint32_t, uint32_t count) {
-    const uint32_t row_bytes = count * uint32_t{sizeof(f16)};
+  for_each_row(map, store.first, [&](uint32_t, const std::byte* address, uint32_t, uint32_t row_bytes) {
     block.counting.counters.gmem_bytes_written += row_bytes;
     if (block.launch.buffers.empty()) return;
-    const Device::Buffer* const buffer = block.checked_buffer(SELF, call, address, row_bytes, sizeof(f16), true);
+    const Device::Buffer* const buffer =
+        block.checked_buffer(SELF, call, address, row_bytes, map.element_bytes(), true);
     store.writable &= buffer != nullptr;
     if (buffer != nullptr) block.note_global(site, *buffer, address, row_bytes, GlobalUse::write);
     if (event != nullptr) Counting::trace_global(*event, buffer, address, row_bytes);

@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include "common/element.hpp"
 #include "common/emulator/instructions.hpp"
 
 inline namespace emulated {
@@ -16,29 +17,43 @@ struct DeviceCopies {
 };
 
 struct TensorMap {
-  const f16* base = nullptr;  // null: nothing was encoded
+  const void* base = nullptr;  // null: nothing was encoded
+  ladder::Element element = ladder::Element::f16;
   uint32_t rank = 3;
   std::array<uint64_t, 4> extent = {1, 1, 1, 1};
-  std::array<uint64_t, 4> stride_bytes = {};  // that of dimension 0 is 2
+  std::array<uint64_t, 4> stride_bytes = {};  // that of dimension 0 is the element's
   std::array<uint32_t, 4> box = {1, 1, 1, 1};
   DeviceCopies copies = {};
 
-  uint32_t box_bytes() const { return box[0] * box[1] * box[2] * box[3] * uint32_t{sizeof(f16)}; }
+  uint32_t element_bytes() const { return element == ladder::Element::e4m3 ? 1 : 2; }
+  uint32_t box_bytes() const { return box[0] * box[1] * box[2] * box[3] * element_bytes(); }
 };
 
 // What the driver would refuse is a bad-launch report.
-TensorMap tensor_map_3d(Device& device, const f16* base, const uint64_t (&extent)[3], const uint64_t (&stride_bytes)[2],
-                        const uint32_t (&box)[3]);
-TensorMap tensor_map_4d(Device& device, const f16* base, const uint64_t (&extent)[4], const uint64_t (&stride_bytes)[3],
-                        const uint32_t (&box)[4]);
-
-inline TensorMap tensor_map_3d(Device& device, const bf16* base, const uint64_t (&extent)[3],
-                               const uint64_t (&stride_bytes)[2], const uint32_t (&box)[3]) {
-  return tensor_map_3d(device, reinterpret_cast<const f16*>(base), extent, stride_bytes, box);
+TensorMap checked_map(Device& device, const TensorMap& map);
+template <class T>
+TensorMap tensor_map_3d(Device& device, const T* base, const uint64_t (&extent)[3], const uint64_t (&stride_bytes)[2],
+                        const uint32_t (&box)[3]) {
+  return checked_map(device, {.base = base,
+                              .element = ladder::element_of<T>,
+                              .rank = 3,
+                              .extent = {extent[0], extent[1], extent[2], 1},
+                              .stride_bytes = {sizeof(T), stride_bytes[0], stride_bytes[1]},
+                              .box = {box[0], box[1], box[2], 1}});
 }
-inline TensorMap tensor_map_4d(Device& device, const bf16* base, const uint64_t (&extent)[4],
-                               const uint64_t (&stride_bytes)[3], const uint32_t (&box)[4]) {
-  return tensor_map_4d(device, reinterpret_cast<const f16*>(base), extent, stride_bytes, box);
+template <class T>
+TensorMap tensor_map_4d(Device& device, const T* base, const uint64_t (&extent)[4], const uint64_t (&stride_bytes)[3],
+                        const uint32_t (&box)[4]) {
+  return checked_map(device, {.base = base,
+                              .element = ladder::element_of<T>,
+                              .rank = 4,
+                              .extent = {extent[0], extent[1], extent[2], extent[3]},
+                              .stride_bytes = {sizeof(T), stride_bytes[0], stride_bytes[1], stride_bytes[2]},
+                              .box = {box[0], box[1], box[2], box[3]}});
+}
+inline TensorMap tensor_map_4d_e4m3(Device& device, const e4m3* base, const uint64_t (&extent)[4],
+                                    const uint64_t (&stride_bytes)[3], const uint32_t (&box)[4]) {
+  return tensor_map_4d(device, base, extent, stride_bytes, box);
 }
 
 // A copy lands as late as it can: when no thread can go on without it. Its destination is NaN until then, and

@@ -76,8 +76,6 @@ struct Warpgroup {
   std::array<std::vector<uint64_t>, 4> group_ends;  // of each warp, groups as numbers of products, oldest first
   std::array<uint64_t, 4> over = {};                // the product up to which each warp has waited
   uint32_t registers = 0;                           // of each thread (setmaxnreg)
-  std::array<float, WARPGROUP_ROWS * 16> A;
-  std::vector<float> B;
 
   // At a wait of the first warp: how many the wait before has left in flight, unless nothing has been done since; and of these,
   // unless what has been done is no exponential.

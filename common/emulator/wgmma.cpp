@@ -12,7 +12,7 @@
 namespace emulator {
 namespace {
 
-constexpr uint32_t K = 16, CHUNK_BYTES = 16;
+constexpr uint32_t K_BYTES = 32, K = 16, CHUNK_BYTES = 16;  // K: of 16-bit elements
 // What accumulators in flight hold: a signalling NaN, which arithmetic changes.
 constexpr uint32_t IN_FLIGHT_BITS = 0xffbadbad;
 
@@ -247,9 +247,8 @@ struct Descriptor {
 
 class TileReader {
  public:
-  TileReader(Block& block, SiteId site, uint64_t product, ToFloats to_floats)
+  TileReader(Block& block, SiteId site, uint64_t product)
       : block_(block),
-        to_floats_(to_floats),
         reader_{current.warp->id / 4 * 4, 4, current.warp->id / 4 * 4 * 32, site, static_cast<uint32_t>(product)} {}
 
   Descriptor decode(uint64_t bits, const char* name) {
@@ -266,86 +265,94 @@ class TileReader {
     block_.scheduler.stop();
   }
 
-  // Eight elements.
-  void read(uint32_t address, uint16_t* halves) {
+  void read(uint32_t address, std::byte* chunk) {
     block_.require_valid(address, CHUNK_BYTES, reader_.site, reader_.thread);
     Hazard hazard;
     if (block_.launch.options.check && block_.races.read_async(reader_, address - SMEM_BASE, hazard, judged_))
         [[unlikely]] {
       block_.report_hazard({reader_.first_warp, reader_.thread, reader_.site}, hazard);
       if (hazard.kind == ReportKind::in_flight_read) {
-        std::memset(halves, 0xff, CHUNK_BYTES);
+        std::memset(chunk, 0xff, CHUNK_BYTES);
         return;
       }
     }
-    std::memcpy(halves, block_.smem.at(address), CHUNK_BYTES);
+    std::memcpy(chunk, block_.smem.at(address), CHUNK_BYTES);
   }
 
-  // rows x 16, row by row.
-  void read_k_major(const Descriptor& descriptor, uint32_t rows, float* elements) {
-    halves_.resize(rows * K);
+  // rows x 32 bytes, row by row.
+  void read_k_major(const Descriptor& descriptor, uint32_t rows, std::vector<std::byte>& bytes) {
+    bytes.resize(rows * K_BYTES);
     for (uint32_t row = 0; row < rows; ++row) {
-      for (uint32_t chunk = 0; chunk < 2; ++chunk) read(descriptor.chunk(row, chunk, 0), &halves_[row * K + chunk * 8]);
+      for (uint32_t chunk = 0; chunk < 2; ++chunk)
+        read(descriptor.chunk(row, chunk, 0), &bytes[row * K_BYTES + chunk * CHUNK_BYTES]);
     }
-    to_floats_(halves_.data(), elements, rows * K);
   }
-  // 16 x columns, row by row.
-  void read_mn_major(const Descriptor& descriptor, uint32_t columns, float* elements) {
-    halves_.resize(K * columns);
+  // 16 x columns of 16-bit elements, row by row.
+  void read_mn_major(const Descriptor& descriptor, uint32_t columns, std::vector<std::byte>& bytes) {
+    bytes.resize(K * columns * 2);
     for (uint32_t row = 0; row < K; ++row) {
       for (uint32_t column = 0; column < columns; column += 8)
-        read(descriptor.chunk(row, column % 64 / 8, column / 64), &halves_[row * columns + column]);
+        read(descriptor.chunk(row, column % 64 / 8, column / 64), &bytes[(row * columns + column) * 2]);
     }
-    to_floats_(halves_.data(), elements, K * columns);
-  }
-  // From registers: FragmentA of each warp's 16 rows.
-  void read_registers(const Warpgroup& group, float* elements) {
-    halves_.resize(WARPGROUP_ROWS * K);
-    for (uint32_t thread = 0; thread < WARPGROUP_THREADS; ++thread) {
-      const uint32_t lane = thread % 32;
-      for (uint32_t r = 0; r < 4; ++r) {
-        const uint32_t row = thread / 32 * 16 + lane / 4 + r % 2 * 8, column = lane % 4 * 2 + r / 2 * 8;
-        std::memcpy(&halves_[row * K + column], group.in[thread].a + r, 4);
-      }
-    }
-    to_floats_(halves_.data(), elements, WARPGROUP_ROWS * K);
   }
 
  private:
   Block& block_;
-  ToFloats to_floats_;
   RaceDetector::Reader reader_;
   RaceDetector::Cell judged_ = 0;
-  static thread_local std::vector<uint16_t> halves_;
 };
-thread_local std::vector<uint16_t> TileReader::halves_;
 
-void read_A(TileReader& reader, Warpgroup& group) {
+// 64 rows of 32 bytes. From registers: FragmentA of each warp's 16 rows.
+void read_A(TileReader& reader, const Warpgroup& group, std::vector<std::byte>& bytes) {
   const WgmmaOperands& own = group.in[0];
-  if (own.a == nullptr) {
-    reader.read_k_major(reader.decode(own.a_descriptor, "A"), WARPGROUP_ROWS, group.A.data());
-  } else {
-    reader.read_registers(group, group.A.data());
+  if (own.a == nullptr) return reader.read_k_major(reader.decode(own.a_descriptor, "A"), WARPGROUP_ROWS, bytes);
+  bytes.resize(WARPGROUP_ROWS * K_BYTES);
+  for (uint32_t thread = 0; thread < WARPGROUP_THREADS; ++thread) {
+    const uint32_t lane = thread % 32;
+    for (uint32_t r = 0; r < 4; ++r) {
+      const uint32_t row = thread / 32 * 16 + lane / 4 + r % 2 * 8, at = lane % 4 * 4 + r / 2 * 16;
+      std::memcpy(&bytes[row * K_BYTES + at], group.in[thread].a + r, 4);
+    }
   }
 }
 
-void read_B(TileReader& reader, Warpgroup& group) {
+// D += A B, as it lies in shared memory now.
+void multiply_tiles(TileReader& reader, Warpgroup& group, std::vector<float>& D) {
+  static thread_local std::vector<std::byte> A_bytes, B_bytes;
+  static thread_local std::vector<float> A, B, columns;
   const WgmmaOperands& own = group.in[0];
+  read_A(reader, group, A_bytes);
   const Descriptor descriptor = reader.decode(own.b_descriptor, "B");
-  group.B.resize(K * own.n);
   if (own.trans_b) {
-    reader.read_mn_major(descriptor, own.n, group.B.data());
+    reader.read_mn_major(descriptor, own.n, B_bytes);
+  } else {
+    reader.read_k_major(descriptor, own.n, B_bytes);
+  }
+  if (own.element == ladder::Element::e4m3) {
+    multiply_tile_e4m3(A_bytes.data(), B_bytes.data(), D.data(), own.n);
     return;
   }
-  static thread_local std::vector<float> rows;
-  rows.resize(own.n * K);
-  reader.read_k_major(descriptor, own.n, rows.data());
-  for (uint32_t column = 0; column < own.n; ++column) {
-    for (uint32_t k = 0; k < K; ++k) group.B[k * own.n + column] = rows[column * K + k];
+  const ToFloats convert = own.element == ladder::Element::bf16 ? bf16_to_floats : to_floats;
+  A.resize(WARPGROUP_ROWS * K);
+  B.resize(K * own.n);
+  convert(A_bytes.data(), A.data(), WARPGROUP_ROWS * K);
+  if (own.trans_b) {
+    convert(B_bytes.data(), B.data(), K * own.n);
+  } else {
+    columns.resize(K * own.n);
+    convert(B_bytes.data(), columns.data(), K * own.n);
+    for (uint32_t column = 0; column < own.n; ++column) {
+      for (uint32_t k = 0; k < K; ++k) B[k * own.n + column] = columns[column * K + k];
+    }
   }
+  multiply_tile(A.data(), B.data(), D.data(), own.n);
 }
 
 // ---- products -------------------------------------------------------------------------------------------------------
+
+uint32_t depth_of(ladder::Element element) {
+  return element == ladder::Element::e4m3 ? K_BYTES : K_BYTES / 2;
+}
 
 void require_agreement(SiteId site, const Warpgroup& group) {
   const WgmmaOperands& first = group.in[0];
@@ -399,11 +406,9 @@ void multiply_as_warpgroup(Instruction instruction, const CallSite& call) {
     block.counting.counters.products_after_exponentials += block.warps[first_warp + i].start_product();
   tile.site = site;
   ++block.counting.counters.wgmma;
-  block.counting.counters.wgmma_flops += uint64_t{2} * WARPGROUP_ROWS * own.n * K;
-  TileReader reader(block, site, group.products, own.is_bf16 ? bf16_to_floats : to_floats);
-  read_A(reader, group);
-  read_B(reader, group);
-  multiply_tile(group.A.data(), group.B.data(), tile.values.data(), own.n);
+  block.counting.counters.wgmma_flops += uint64_t{2} * WARPGROUP_ROWS * own.n * depth_of(own.element);
+  TileReader reader(block, site, group.products);
+  multiply_tiles(reader, group, tile.values);
 }
 
 }  // namespace
@@ -441,7 +446,9 @@ void wgmma(const WgmmaOperands& operands, CallSite call) {
   Block& block = *current.block;
   block.scheduler.begin_only();
   const bool in_shared = operands.a == nullptr;
-  const Instruction instruction = operands.is_bf16
+  const Instruction instruction = operands.element == ladder::Element::e4m3
+                                      ? (in_shared ? Instruction::wgmma_ss_e4m3 : Instruction::wgmma_rs_e4m3)
+                                  : operands.element == ladder::Element::bf16
                                       ? (in_shared ? Instruction::wgmma_ss_bf16 : Instruction::wgmma_rs_bf16)
                                       : (in_shared ? Instruction::wgmma_ss : Instruction::wgmma_rs);
   const uint32_t thread = current.thread(), bytes = operands.n * 2;

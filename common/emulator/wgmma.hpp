@@ -7,6 +7,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include "common/element.hpp"
 #include "common/emulator/instructions.hpp"
 
 inline namespace emulated {
@@ -44,29 +45,40 @@ struct WgmmaOperands {
   uint32_t n;         // columns of D
   const uint32_t* a;  // four registers; null: A lies at a_descriptor
   uint64_t a_descriptor, b_descriptor;
-  bool accumulate, trans_b, is_bf16;
+  bool accumulate, trans_b;
+  ladder::Element element;  // of A and B
 };
 void wgmma(const WgmmaOperands& operands, CallSite site);
 
 template <bool TRANS_B = false, int N_TILES>
 void wgmma_ss(float (&d)[N_TILES][4], uint64_t a, uint64_t b, bool accumulate = true,
               CallSite site = CallSite::current()) {
-  wgmma({&d[0][0], 8 * N_TILES, nullptr, a, b, accumulate, TRANS_B, false}, site);
+  wgmma({&d[0][0], 8 * N_TILES, nullptr, a, b, accumulate, TRANS_B, ladder::Element::f16}, site);
 }
 template <bool TRANS_B = false, int N_TILES>
 void wgmma_rs(float (&d)[N_TILES][4], const uint32_t (&a)[4], uint64_t b, bool accumulate = true,
               CallSite site = CallSite::current()) {
-  wgmma({&d[0][0], 8 * N_TILES, a, 0, b, accumulate, TRANS_B, false}, site);
+  wgmma({&d[0][0], 8 * N_TILES, a, 0, b, accumulate, TRANS_B, ladder::Element::f16}, site);
 }
 template <bool TRANS_B = false, int N_TILES>
 void wgmma_ss_bf16(float (&d)[N_TILES][4], uint64_t a, uint64_t b, bool accumulate = true,
                    CallSite site = CallSite::current()) {
-  wgmma({&d[0][0], 8 * N_TILES, nullptr, a, b, accumulate, TRANS_B, true}, site);
+  wgmma({&d[0][0], 8 * N_TILES, nullptr, a, b, accumulate, TRANS_B, ladder::Element::bf16}, site);
 }
 template <bool TRANS_B = false, int N_TILES>
 void wgmma_rs_bf16(float (&d)[N_TILES][4], const uint32_t (&a)[4], uint64_t b, bool accumulate = true,
                    CallSite site = CallSite::current()) {
-  wgmma({&d[0][0], 8 * N_TILES, a, 0, b, accumulate, TRANS_B, true}, site);
+  wgmma({&d[0][0], 8 * N_TILES, a, 0, b, accumulate, TRANS_B, ladder::Element::bf16}, site);
+}
+template <int N_TILES>
+void wgmma_ss_e4m3(float (&d)[N_TILES][4], uint64_t a, uint64_t b, bool accumulate = true,
+                   CallSite site = CallSite::current()) {
+  wgmma({&d[0][0], 8 * N_TILES, nullptr, a, b, accumulate, false, ladder::Element::e4m3}, site);
+}
+template <int N_TILES>
+void wgmma_rs_e4m3(float (&d)[N_TILES][4], const uint32_t (&a)[4], uint64_t b, bool accumulate = true,
+                   CallSite site = CallSite::current()) {
+  wgmma({&d[0][0], 8 * N_TILES, a, 0, b, accumulate, false, ladder::Element::e4m3}, site);
 }
 
 // All blocks are taken to start with the most registers that their launch bounds could give: 65536 / threads.

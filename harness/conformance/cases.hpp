@@ -110,6 +110,10 @@ inline uint32_t as_f16(int value) {
 inline uint32_t as_bf16(int value) {
   return std::bit_cast<uint32_t>(static_cast<float>(value)) >> 16;
 }
+inline uint32_t as_e4m3(int value) {  // up to 16: more have a step of 2
+  const auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
+  return value == 0 ? 0 : (bits >> 24 & 0x80) | (((bits >> 20 & 0x7ff) - (120 << 3)) & 0x7f);
+}
 
 // A[16 x 16] and B[16 x 8] as f16 or bf16, C[16 x 8] as integers: small enough that every order of summation is exact.
 inline std::vector<uint32_t> mma_operands(uint32_t (*element)(int) = as_f16) {
@@ -151,11 +155,16 @@ inline std::vector<uint32_t> wmma_operands() {
 // A[64 x 64] and 64 x n of B, so small that every sum is exact and all columns of D differ.
 inline std::vector<uint32_t> wgmma_operands(uint32_t n, uint32_t (*element)(int) = as_f16) {
   std::vector<uint32_t> words;
-  const auto add = [&](int count, auto value) {
-    for (int i = 0; i < count; i += 2) words.push_back(element(value(i)) | element(value(i + 1)) << 16);
+  const int in_a_word = element == as_e4m3 ? 4 : 2, bits = 32 / in_a_word;
+  const auto add = [&](uint32_t rows, auto value) {
+    for (uint32_t word = 0; word < rows * 32; ++word) {
+      words.push_back(0);
+      for (int i = 0; i < in_a_word; ++i)
+        words.back() |= element(value(static_cast<int>(word) * in_a_word + i)) << i * bits;
+    }
   };
-  add(64 * 64, [](int i) { return i * i % 17 - 8; });
-  add(static_cast<int>(n) * 64, [](int i) { return i * 5 % 13 + i / 64 % 7 - 7; });
+  add(64, [](int i) { return i * i % 17 - 8; });
+  add(n, [](int i) { return i * 5 % 13 + i / 64 % 7 - 7; });
   return words;
 }
 
@@ -297,7 +306,7 @@ inline ladder::conformance::Case wgmma(std::string_view name, void (*kernel)(con
                                        uint32_t (*element)(int) = cases::as_f16) {
   return {
       .primitive = name,
-      .what = "D[64 x n] = A[64 x 64] B on small integers, in four slices of k",
+      .what = "D[64 x n] = A B on small integers, in four slices of 32 bytes of k",
       .layout = n == 64
                     ? "D as integers, row by row"
                     : "words 2t, 2t+1: of the elements of thread t in its two rows the sum, each times its column + 1",
@@ -529,9 +538,9 @@ inline std::vector<ladder::conformance::Case> all_cases() {
      .layout = "each line: low word, high word", .kernel = wgmma_advance_case, .input = places(),
      .output_words = size(places()), .threads = size(places()) / 2, .words_per_line = 2, .min_sm = 90},
     wgmma("wgmma_ss.n8", wgmma_ss_case<8, false>, 8), wgmma("wgmma_rs.n8", wgmma_rs_case<8, false>, 8),
-    wgmma("wgmma_ss_bf16.n8", wgmma_ss_case<8, false, true>, 8, as_bf16),
-    wgmma("wgmma_rs_bf16.n8", wgmma_rs_case<8, false, true>, 8, as_bf16),
-    wgmma("wgmma_ss_bf16.n8_trans_b", wgmma_ss_case<8, true, true>, 8, as_bf16),
+    wgmma("wgmma_ss_bf16.n8", wgmma_ss_case<8, false, bf16>, 8, as_bf16),
+    wgmma("wgmma_rs_bf16.n8", wgmma_rs_case<8, false, bf16>, 8, as_bf16),
+    wgmma("wgmma_ss_bf16.n8_trans_b", wgmma_ss_case<8, true, bf16>, 8, as_bf16),
     wgmma("wgmma_ss", wgmma_ss_case<64, false>, 64), wgmma("wgmma_ss.n96", wgmma_ss_case<96, false>, 96),
     wgmma("wgmma_ss.n128", wgmma_ss_case<128, false>, 128), wgmma("wgmma_ss.n176", wgmma_ss_case<176, false>, 176),
     wgmma("wgmma_ss.n192", wgmma_ss_case<192, false>, 192), wgmma("wgmma_ss.n256", wgmma_ss_case<256, false>, 256),
@@ -544,17 +553,21 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     wgmma("wgmma_rs.trans_b", wgmma_rs_case<64, true>, 64),
     wgmma("wgmma_rs.n128_trans_b", wgmma_rs_case<128, true>, 128),
     wgmma("wgmma_rs.n256_trans_b", wgmma_rs_case<256, true>, 256),
-    wgmma("wgmma_ss_bf16", wgmma_ss_case<64, false, true>, 64, as_bf16),
-    wgmma("wgmma_ss_bf16.n128", wgmma_ss_case<128, false, true>, 128, as_bf16),
-    wgmma("wgmma_ss_bf16.n256", wgmma_ss_case<256, false, true>, 256, as_bf16),
-    wgmma("wgmma_ss_bf16.trans_b", wgmma_ss_case<64, true, true>, 64, as_bf16),
-    wgmma("wgmma_ss_bf16.n32_trans_b", wgmma_ss_case<32, true, true>, 32, as_bf16),
-    wgmma("wgmma_rs_bf16", wgmma_rs_case<64, false, true>, 64, as_bf16),
-    wgmma("wgmma_rs_bf16.n32", wgmma_rs_case<32, false, true>, 32, as_bf16),
-    wgmma("wgmma_rs_bf16.n128", wgmma_rs_case<128, false, true>, 128, as_bf16),
-    wgmma("wgmma_rs_bf16.n256", wgmma_rs_case<256, false, true>, 256, as_bf16),
-    wgmma("wgmma_rs_bf16.n128_trans_b", wgmma_rs_case<128, true, true>, 128, as_bf16),
-    wgmma("wgmma_rs_bf16.n256_trans_b", wgmma_rs_case<256, true, true>, 256, as_bf16),
+    wgmma("wgmma_ss_bf16", wgmma_ss_case<64, false, bf16>, 64, as_bf16),
+    wgmma("wgmma_ss_bf16.n128", wgmma_ss_case<128, false, bf16>, 128, as_bf16),
+    wgmma("wgmma_ss_bf16.n256", wgmma_ss_case<256, false, bf16>, 256, as_bf16),
+    wgmma("wgmma_ss_bf16.trans_b", wgmma_ss_case<64, true, bf16>, 64, as_bf16),
+    wgmma("wgmma_ss_bf16.n32_trans_b", wgmma_ss_case<32, true, bf16>, 32, as_bf16),
+    wgmma("wgmma_rs_bf16", wgmma_rs_case<64, false, bf16>, 64, as_bf16),
+    wgmma("wgmma_rs_bf16.n32", wgmma_rs_case<32, false, bf16>, 32, as_bf16),
+    wgmma("wgmma_rs_bf16.n128", wgmma_rs_case<128, false, bf16>, 128, as_bf16),
+    wgmma("wgmma_rs_bf16.n256", wgmma_rs_case<256, false, bf16>, 256, as_bf16),
+    wgmma("wgmma_rs_bf16.n128_trans_b", wgmma_rs_case<128, true, bf16>, 128, as_bf16),
+    wgmma("wgmma_rs_bf16.n256_trans_b", wgmma_rs_case<256, true, bf16>, 256, as_bf16),
+    wgmma("wgmma_ss_e4m3", wgmma_ss_case<64, false, e4m3>, 64, as_e4m3),
+    wgmma("wgmma_ss_e4m3.n128", wgmma_ss_case<128, false, e4m3>, 128, as_e4m3),
+    wgmma("wgmma_rs_e4m3", wgmma_rs_case<64, false, e4m3>, 64, as_e4m3),
+    wgmma("wgmma_rs_e4m3.n128", wgmma_rs_case<128, false, e4m3>, 128, as_e4m3),
     {.primitive = "wgmma_fence", .what = "D is thread number t, then D += A B over k = 0..15, D *= 2, D += A B over k = 16..31",
      .layout = "D[64 x 64] as integers, row by row", .kernel = wgmma_fence_case, .input = wgmma_operands(64),
      .output_words = 4096, .threads = 128, .smem_bytes = WGMMA_SMEM, .words_per_line = 64, .min_sm = 90},

@@ -777,7 +777,7 @@ __device__ __forceinline__ uint32_t swizzled(uint32_t row, uint32_t column) {  /
 __device__ __forceinline__ uint32_t wgmma_B() {
   return smem_base() + WGMMA_A_BYTES;
 }
-// in: A, row by row, two halves to a word, then B's columns (K-major) or its rows (MN-major), rows of 64 or of N
+// in: A, row by row, two halves to a word, or four bytes, then B's columns (K-major) or its rows (MN-major), rows of 64 or of N
 // halves.
 template <int N, bool TRANS_B>
 __device__ __forceinline__ void store_operands(const uint32_t* in) {
@@ -792,15 +792,21 @@ __device__ __forceinline__ void store_operands(const uint32_t* in) {
   __syncthreads();             // safe to multiply: every thread has stored
 }
 
-template <int N, bool TRANS_B, bool BF16>
+template <class A, class B>
+inline constexpr bool is_same = false;
+template <class A>
+inline constexpr bool is_same<A, A> = true;
+
+template <int N, bool TRANS_B, class Element>
 __device__ __forceinline__ void multiply_operands(float (&d)[N / 8][4]) {
   const uint64_t a = wgmma_descriptor(smem_base());
   const uint64_t b = wgmma_descriptor(wgmma_B(), TRANS_B ? WGMMA_K * 128 : 16);
 #pragma unroll
   for (uint32_t slice = 0; slice < 4; ++slice) {
     const uint64_t a_slice = wgmma_advance(a, slice * 32), b_slice = wgmma_advance(b, slice * (TRANS_B ? 2048 : 32));
-    if constexpr (BF16) wgmma_ss_bf16<TRANS_B>(d, a_slice, b_slice, slice > 0);
-    if constexpr (!BF16) wgmma_ss<TRANS_B>(d, a_slice, b_slice, slice > 0);
+    if constexpr (is_same<Element, f16>) wgmma_ss<TRANS_B>(d, a_slice, b_slice, slice > 0);
+    if constexpr (is_same<Element, bf16>) wgmma_ss_bf16<TRANS_B>(d, a_slice, b_slice, slice > 0);
+    if constexpr (is_same<Element, e4m3>) wgmma_ss_e4m3(d, a_slice, b_slice, slice > 0);
   }
 }
 
@@ -829,12 +835,12 @@ __device__ __forceinline__ void write_sums(const float (&d)[N / 8][4], uint32_t*
   out[2 * threadIdx.x + 1] = sums[1];
 }
 
-template <int N, bool TRANS_B, bool BF16 = false>
+template <int N, bool TRANS_B, class Element = f16>
 __global__ void wgmma_ss_case(const uint32_t* in, uint32_t* out) {
   store_operands<N, TRANS_B>(in);
   float d[N / 8][4];
   wgmma_fence(d);
-  multiply_operands<N, TRANS_B, BF16>(d);
+  multiply_operands<N, TRANS_B, Element>(d);
   wgmma_commit();
   wgmma_wait<0>(d);
   if constexpr (N == 64) {
@@ -845,7 +851,7 @@ __global__ void wgmma_ss_case(const uint32_t* in, uint32_t* out) {
 }
 
 // A by ldmatrix from where the others read it.
-template <int N, bool TRANS_B, bool BF16 = false>
+template <int N, bool TRANS_B, class Element = f16>
 __global__ void wgmma_rs_case(const uint32_t* in, uint32_t* out) {
   store_operands<N, TRANS_B>(in);
   const uint32_t row = threadIdx.x / 32 * 16 + threadIdx.x % 16, chunk = threadIdx.x % 32 / 16;
@@ -859,8 +865,9 @@ __global__ void wgmma_rs_case(const uint32_t* in, uint32_t* out) {
 #pragma unroll
   for (uint32_t slice = 0; slice < 4; ++slice) {
     const uint64_t b_slice = wgmma_advance(b, slice * (TRANS_B ? 2048 : 32));
-    if constexpr (BF16) wgmma_rs_bf16<TRANS_B>(d, a[slice], b_slice, slice > 0);
-    if constexpr (!BF16) wgmma_rs<TRANS_B>(d, a[slice], b_slice, slice > 0);
+    if constexpr (is_same<Element, f16>) wgmma_rs<TRANS_B>(d, a[slice], b_slice, slice > 0);
+    if constexpr (is_same<Element, bf16>) wgmma_rs_bf16<TRANS_B>(d, a[slice], b_slice, slice > 0);
+    if constexpr (is_same<Element, e4m3>) wgmma_rs_e4m3(d, a[slice], b_slice, slice > 0);
   }
   wgmma_commit();
   wgmma_wait<0>(d, a);

@@ -2,8 +2,10 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <fstream>
 #include <limits>
 #include <random>
+#include <sstream>
 
 #include "common/emulator/multiply.hpp"
 #include "harness/tests/emulator/emulator_test.hpp"
@@ -127,6 +129,57 @@ TEST_CASE("the CPU's best multiplication agrees with the portable one to the bit
     (is_bf16 ? emulator::multiply_bf16_portable : emulator::multiply_portable)(a, b, portable);
     for (int i = 0; i < 128; ++i) REQUIRE(std::bit_cast<uint32_t>(best[i]) == std::bit_cast<uint32_t>(portable[i]));
   }
+}
+
+namespace {
+
+// D of one column and row, as all others, for A and B with the same terms in each.
+float sum_of_e4m3(const std::array<std::byte, 32>& a, const std::array<std::byte, 32>& b, float c) {
+  std::array<std::byte, 64 * 32> A;
+  std::array<std::byte, 8 * 32> B;
+  std::array<float, 64 * 8> D;
+  for (size_t row = 0; row < 64; ++row) std::ranges::copy(a, &A[row * 32]);
+  for (size_t column = 0; column < 8; ++column) std::ranges::copy(b, &B[column * 32]);
+  D.fill(c);
+  emulator::multiply_tile_e4m3(A.data(), B.data(), D.data(), 8);
+  for (const float& sum : D) CHECK(std::bit_cast<uint32_t>(sum) == std::bit_cast<uint32_t>(D[0]));
+  return D[0];
+}
+
+}  // namespace
+
+TEST_CASE("products of e4m3 add up as an H200's wgmma does, to the last bit", "[emulator][tensor]") {
+  std::ifstream table(std::string(LADDER_SOURCE_DIR) + "/docs/results/h200_adder.csv");
+  int sums = 0;
+  for (std::string line; std::getline(table, line);) {
+    std::vector<std::string> cells;
+    for (std::istringstream row(line); std::getline(row, line, ',');) cells.push_back(line);
+    if (cells.at(0) != "wgmma.e4m3") continue;
+    std::array<std::byte, 32> a{}, b{};
+    std::istringstream terms(cells.at(5));
+    for (std::string term; terms >> term;) {  // k:aa*bb or k-k:aa*bb
+      const size_t colon = term.find(':'), dash = term.find('-');
+      const size_t first = std::stoul(term), last = dash < colon ? std::stoul(term.substr(dash + 1)) : first;
+      for (size_t k = first; k <= last; ++k) {
+        a.at(k) = static_cast<std::byte>(std::stoul(term.substr(colon + 1, 2), nullptr, 16));
+        b.at(k) = static_cast<std::byte>(std::stoul(term.substr(colon + 4, 2), nullptr, 16));
+      }
+    }
+    auto sum = std::bit_cast<float>(static_cast<uint32_t>(std::stoul(cells.at(4), nullptr, 16)));
+    for (int i = 0; i < std::stoi(cells.at(3)); ++i) sum = sum_of_e4m3(a, b, sum);
+    INFO(cells.at(1) << ", " << cells.at(2) << ": " << cells.at(5) << " to " << cells.at(4));
+    CHECK(std::bit_cast<uint32_t>(sum) == std::stoul(cells.at(6), nullptr, 16));
+    ++sums;
+  }
+  CHECK(sums > 700);
+}
+
+TEST_CASE("in one accumulator a sum of ones in e4m3 stands still at 16384", "[emulator][tensor]") {
+  std::array<std::byte, 32> ones;
+  ones.fill(std::byte{0x38});
+  float sum = 0;
+  for (int key = 0; key < 65536; key += 32) sum = sum_of_e4m3(ones, ones, sum);
+  CHECK(sum == 16384);
 }
 
 TEST_CASE("shfl_xor exchanges across the warp", "[emulator][tensor]") {

@@ -348,6 +348,59 @@ TEST_CASE("warpgroups share the block's registers") {
 
 namespace {
 
+// A matrix of e4m3, 64 rows of 128, times itself transposed.
+__global__ void squares_of_bytes(const __grid_constant__ TensorMap map, float* out) {
+  const uint32_t barrier = tile(1);
+  if (threadIdx.x == 0) {
+    mbarrier_init(barrier, 1);
+    fence_mbarrier_init();
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    mbarrier_arrive_expect_tx(barrier, 64 * 128);
+    cp_async_bulk_tensor_4d(tile(0), map, 0, 0, 0, 0, barrier);
+  }
+  mbarrier_wait_parity(barrier, 0);
+  float d[8][4] = {};
+  wgmma_fence(d);
+  for (uint32_t slice = 0; slice < 4; ++slice) {
+    const uint64_t rows = wgmma_advance(wgmma_descriptor(tile(0)), slice * 32);
+    wgmma_ss_e4m3(d, rows, rows);
+  }
+  wgmma_commit();
+  wgmma_wait<0>(d);
+  const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
+  for (int i = 0; i < 32; ++i) {
+    const int row = warp * 16 + FragmentC::row(lane, i % 4), column = i / 4 * 8 + FragmentC::col(lane, i % 4);
+    st_global_f32(out + row * 64 + column, d[i / 4][i % 4]);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a box of e4m3 has rows of 128, of which a product takes 32 at a time") {
+  constexpr uint8_t NUMBERS[] = {0xc4, 0xc0, 0xb8, 0, 0x38, 0x40, 0x44};  // -3 to 3
+  const auto number = [](size_t row, size_t column) { return (row * 3 + column * column) % 7; };
+  std::array<e4m3, 64 * 128> matrix;
+  std::array<float, 64 * 64> out{};
+  for (size_t i = 0; i < matrix.size(); ++i) matrix[i].bits = NUMBERS[number(i / 128, i % 128)];
+  Device device({.threads = 1});
+  device.register_buffer(matrix.data(), sizeof matrix, "matrix", emulator::Access::read_only);
+  device.register_buffer(out.data(), sizeof out, "out", emulator::Access::read_write);
+  const TensorMap map = tensor_map_4d_e4m3(device, matrix.data(), {128, 64, 1, 1}, {128, 8192, 8192}, {128, 64, 1, 1});
+  launch(device, squares_of_bytes, dim3(1), dim3(128), SMEM_BYTES, map, out.data());
+  check_silent(device);
+  CHECK(device.counters().wgmma_flops == uint64_t{2} * 64 * 64 * 128);
+  for (size_t i = 0; i < out.size(); ++i) {
+    int sum = 0;
+    for (size_t k = 0; k < 128; ++k)
+      sum += (static_cast<int>(number(i / 64, k)) - 3) * (static_cast<int>(number(i % 64, k)) - 3);
+    REQUIRE(out[i] == static_cast<float>(sum));
+  }
+}
+
+namespace {
+
 enum class StoreFault { none, no_fence, overwritten, no_wait };
 
 template <StoreFault FAULT>
