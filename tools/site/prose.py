@@ -285,6 +285,13 @@ def latency(what: str) -> SimpleNamespace:
     return SimpleNamespace(clocks=float(row["clocks"]), ns=float(row["ns"]))
 
 
+def adder(instruction: str, experiment: str, s: int, sign: int = 1) -> SimpleNamespace:
+    """A sum of h200_adder.csv: adder('wgmma.e4m3', 'kept of a product', 13).value. With sign -1 that of a negative small term."""
+    found = [row for row in results.table("h200_adder.csv") if (row["instruction"], row["experiment"], row["s"]) == (instruction, experiment, str(s))]
+    row = _only(found[:1] if sign > 0 else found[1:], f"{experiment} of {instruction} at {s} in docs/results/h200_adder.csv")
+    return SimpleNamespace(value=float(row["value"]))
+
+
 def prefill(attention: str, tokens: int, column: str) -> float:
     """A figure of h200_prefill.csv: prefill('flash_ladder', 32768, 'tokens_per_s')."""
     found = [row for row in results.table("h200_prefill.csv") if (row["attention"], row["tokens"]) == (attention, str(tokens))]
@@ -455,7 +462,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, h100, repeat, again, beside, sweep, ncu, waits, traffic, latency, prefill, overhead, page, decoding, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, steps, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, h100, repeat, again, beside, sweep, ncu, waits, traffic, latency, adder, prefill, overhead, page, decoding, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, steps, mutants, count, min, max)}
 
 
 def value(expression: str):
