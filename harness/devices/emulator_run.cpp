@@ -83,7 +83,7 @@ class LaunchedTensor {
   // Rows so far apart that what lies between them is not all touched.
   bool is_far_apart() const {
     const int64_t between = launched_.strides[2] - launched_.columns();
-    return static_cast<size_t>(between) * bytes_of(spec_.element) >= FAR_APART;
+    return bytes_of(spec_.element, between) >= FAR_APART;
   }
   // visit(memory that holds nobody's elements): all of it, rows as well, or what lies beside rows that are far apart.
   template <class Visit>
@@ -99,16 +99,15 @@ class LaunchedTensor {
   // visit(where a run of elements lies, its offset in the problem's own tensor, its bytes)
   template <class Visit>
   void for_each_run(const Visit& visit) const {
-    const size_t bytes = bytes_of(spec_.element);
+    const auto bytes = [&](int64_t elements) { return bytes_of(spec_.element, elements); };
     if (problem_.far_heads == 0 || spec_.is_fixed) {
       return launched_.for_each_run([&](int64_t at, int64_t packed, int64_t count) {
-        visit(memory_->data() + static_cast<size_t>(at) * bytes, static_cast<size_t>(packed) * bytes,
-              static_cast<size_t>(count) * bytes);
+        visit(memory_->data() + bytes(at), bytes(packed), bytes(count));
       });
     }
     for (int64_t unit = 0; unit < spec_.units(); ++unit) {
-      visit(memory_->data() + static_cast<size_t>(launched_.offset(problem_.launched_head(unit))) * bytes,
-            static_cast<size_t>(spec_.index(unit, 0)) * bytes, spec_.unit_bytes());
+      visit(memory_->data() + bytes(launched_.offset(problem_.launched_head(unit))), bytes(spec_.index(unit, 0)),
+            spec_.unit_bytes());
     }
   }
 

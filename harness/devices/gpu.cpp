@@ -278,7 +278,7 @@ class OnCard final : public GpuProblem {
       const DeviceBuffer& buffer = set[i].buffer;
       const ElementInfo& of = info(set[i].spec.element);
       const auto fill_with = [&](auto nan) {
-        fill(buffer.as<decltype(nan)>(), static_cast<int64_t>(buffer.bytes() / of.bytes), nan, filling.seed + i,
+        fill(buffer.as<decltype(nan)>(), static_cast<int64_t>(buffer.bytes() / sizeof nan), nan, filling.seed + i,
              numbers.middle, numbers.spread);
       };
       if (set[i].spec.is_added_to) {
@@ -313,7 +313,7 @@ class OnCard final : public GpuProblem {
                        std::min(piece, of.rows_of(unit) - row),
                        of.columns(),
                        {of.strides[0], of.strides[1], of.strides[2]},
-                       static_cast<int>(bytes_of(of.element))},
+                       static_cast<int>(bytes_of(of.element, 1))},
                       table + unit);
         }
       }
@@ -421,7 +421,7 @@ class OnCard final : public GpuProblem {
     TensorSpec spec;
     DeviceBuffer buffer;
     std::byte* row(int64_t unit, int64_t row = 0) const {
-      return buffer.as<std::byte>() + static_cast<size_t>(spec.offset(unit, row)) * bytes_of(spec.element);
+      return buffer.as<std::byte>() + bytes_of(spec.element, spec.offset(unit, row));
     }
     // From a unit on; of a cache all of it, for its units lie in pages.
     std::byte* begin(int64_t unit) const { return spec.page > 0 ? buffer.as<std::byte>() : row(unit); }
@@ -463,9 +463,9 @@ class OnCard final : public GpuProblem {
     if (spec.is_packed()) return {};
     std::vector<std::byte> memory(spec.memory_bytes());
     poison(spec.element, memory);
-    const size_t bytes = bytes_of(spec.element);
+    const auto bytes = [&](int64_t elements) { return bytes_of(spec.element, elements); };
     spec.for_each_run([&](int64_t at, int64_t packed, int64_t count) {
-      std::memcpy(&memory[static_cast<size_t>(at) * bytes], tensor.at(packed), static_cast<size_t>(count) * bytes);
+      std::memcpy(&memory[bytes(at)], tensor.at(packed), bytes(count));
     });
     return memory;
   }
@@ -479,11 +479,11 @@ class OnCard final : public GpuProblem {
     const cudaError_t error = cudaMemcpy(to.data(), from.begin(0), to.size(), cudaMemcpyDeviceToHost);
     if (auto status = checked(error, "reading " + from.buffer.name()); !status) return passed_on(status);
     if (memory.empty()) return tensor;
-    const size_t bytes = bytes_of(spec.element);
+    const auto bytes = [&](int64_t elements) { return bytes_of(spec.element, elements); };
     spec.for_each_run([&](int64_t at, int64_t packed, int64_t count) {
-      std::byte* const run = &memory[static_cast<size_t>(at) * bytes];
-      std::memcpy(tensor.at(packed), run, static_cast<size_t>(count) * bytes);
-      poison(spec.element, {run, static_cast<size_t>(count) * bytes});
+      std::byte* const run = &memory[bytes(at)];
+      std::memcpy(tensor.at(packed), run, bytes(count));
+      poison(spec.element, {run, bytes(count)});
     });
     if (const auto at = first_not_poison(spec.element, memory)) {
       return failure(ExitCode::check_failed, "a write between the rows of {}, {} bytes behind its start",

@@ -67,14 +67,21 @@ struct Integer {
   }
 };
 
+// Of four bits, from -8 to 7, in the low half of a byte.
+struct Nibble {
+  using Bits = uint8_t;
+  static double number(Bits bits) { return ((bits & 15) ^ 8) - 8; }
+  static Bits nearest(double value) { return Integer<int8_t>::nearest(std::clamp(value, -8.0, 7.0)) & 15; }
+};
+
 template <class Type>
-double load(const std::byte* from) {
+double load_one(const std::byte* from) {
   typename Type::Bits bits;
   std::memcpy(&bits, from, sizeof bits);
   return Type::number(bits);
 }
 template <class Type>
-void store(double value, std::byte* to) {
+void store_one(double value, std::byte* to) {
   const typename Type::Bits bits = Type::nearest(value);
   std::memcpy(to, &bits, sizeof bits);
 }
@@ -82,26 +89,37 @@ void store(double value, std::byte* to) {
 template <class Type>
 constexpr ElementInfo row(Element element, std::string_view name, double eps, int least, double largest,
                           uint32_t poison, bool has_nan = true) {
-  constexpr size_t BYTES = sizeof(typename Type::Bits);
+  constexpr int BYTES = sizeof(typename Type::Bits);
   return {element,
           name,
-          BYTES,
+          8 * BYTES,
           eps,
           least,
           largest,
           poison,
           has_nan,
-          load<Type>,
-          store<Type>,
+          load_one<Type>,
+          store_one<Type>,
           [](const std::byte* from, std::span<float> values) {
-            for (float& value : values) value = static_cast<float>(load<Type>(std::exchange(from, from + BYTES)));
+            for (float& value : values) value = static_cast<float>(load_one<Type>(std::exchange(from, from + BYTES)));
           },
           [](std::span<const float> values, std::byte* to) {
-            for (const float value : values) store<Type>(value, std::exchange(to, to + BYTES));
+            for (const float value : values) store_one<Type>(value, std::exchange(to, to + BYTES));
           },
           [](std::span<float> values) {
             for (float& value : values) value = static_cast<float>(Type::number(Type::nearest(value)));
           }};
+}
+
+constexpr ElementInfo two_to_a_byte(ElementInfo of) {
+  of.bits = 4;
+  of.read = [](const std::byte* from, std::span<float> values) {
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(load(Element::s4, from, int64_t(i)));
+  };
+  of.write = [](std::span<const float> values, std::byte* to) {
+    for (size_t i = 0; i < values.size(); ++i) store(Element::s4, to, int64_t(i), values[i]);
+  };
+  return of;
 }
 
 constexpr std::array ELEMENTS{
@@ -112,6 +130,7 @@ constexpr std::array ELEMENTS{
     row<E5m2>(Element::e5m2, "e5m2", 0x1p-2, E5m2::LEAST, 57344, 0xfd),
     row<Integer<int8_t>>(Element::s8, "s8", 1, 0, 127, 0x80, false),
     row<Integer<int32_t>>(Element::i32, "i32", 1, 0, 2147483647, 0xa5a5a5a5, false),
+    two_to_a_byte(row<Nibble>(Element::s4, "s4", 1, 0, 7, 0x88, false)),
 };
 static_assert([] {
   for (size_t i = 0; i < ELEMENTS.size(); ++i) {
@@ -136,22 +155,44 @@ double rounded(Element element, double value) {
   return info(element).to(memory.data());
 }
 
+double load(Element element, const std::byte* first, int64_t i) {
+  const ElementInfo& of = info(element);
+  if (of.bits >= 8) return of.to(first + bytes_of(element, i));
+  const std::byte half = first[i / 2] >> (i % 2 * 4);
+  return of.to(&half);
+}
+
+void store(Element element, std::byte* first, int64_t i, double value) {
+  const ElementInfo& of = info(element);
+  if (of.bits >= 8) return of.from(value, first + bytes_of(element, i));
+  std::byte half;
+  of.from(value, &half);
+  first[i / 2] = (first[i / 2] & (i % 2 == 0 ? std::byte{0xf0} : std::byte{0x0f})) | half << (i % 2 * 4);
+}
+
+namespace {
+// The fewest elements that are whole bytes.
+size_t piece_of(Element element) {
+  return std::max<size_t>(bytes_of(element, 1), 1);
+}
+}  // namespace
+
 bool is_poison(Element element, const std::byte* at) {
   const ElementInfo& of = info(element);
   if (at[0] != static_cast<std::byte>(of.poison)) return false;  // nearly always
-  return std::memcmp(at, &of.poison, of.bytes) == 0;
+  return std::memcmp(at, &of.poison, piece_of(element)) == 0;
 }
 
 void poison(Element element, std::span<std::byte> memory) {
   const ElementInfo& of = info(element);
-  size_t filled = std::min(of.bytes, memory.size());
+  size_t filled = std::min(piece_of(element), memory.size());
   for (size_t i = 0; i < filled; ++i) memory[i] = static_cast<std::byte>(of.poison >> (i * 8));
   for (; filled < memory.size(); filled *= 2)
     std::memcpy(&memory[filled], memory.data(), std::min(filled, memory.size() - filled));
 }
 
 std::optional<size_t> first_not_poison(Element element, std::span<const std::byte> memory) {
-  const size_t bytes = bytes_of(element);
+  const size_t bytes = piece_of(element);
   for (size_t at = 0; at + bytes <= memory.size(); at += bytes) {
     if (!is_poison(element, &memory[at])) return at;
   }

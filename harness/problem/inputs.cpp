@@ -27,53 +27,66 @@ constexpr std::array<std::string_view, static_cast<size_t>(InputKind::nan_unseen
     "one_sign",       "deep_scores",   "nan_queries", "huge_keys",  "nan_unseen"};
 static_assert(!NAMES.back().empty());
 
-struct QKV {
-  std::vector<f16> Q, K, V;
+// Numbers that a type has, one for each element of a tensor.
+struct Numbers {
+  Element type;
+  std::vector<float> of;
+  float operator[](int64_t i) const { return of[static_cast<size_t>(i)]; }
+  void set(int64_t i, float value) { of[static_cast<size_t>(i)] = static_cast<float>(rounded(type, value)); }
 };
+struct QKV {
+  Numbers Q, K, V;
+};
+
+// The largest power of two, up to `most`, by which numbers of that size stay numbers of the type.
+float fitting(Element type, float size, float most = 1) {
+  return std::min(most, static_cast<float>(std::exp2(std::floor(std::log2(info(type).largest / size)))));
+}
 
 constexpr int FAVOURED_KEYS = 16;  // the keys that hold each row's maximum: within the last (first) tile of any rung
 
 enum Stream : uint64_t { TENSOR_Q = 1, TENSOR_K, TENSOR_V };
 
-// A tensor whose element (row, column) of N(0, 1) is passed through `shape_value(value, row, column)`, where row counts
-// through all heads.
+// Whose element (row, column) of N(0, 1) is passed through `shape_value(value, row, column)`, where row counts through all heads.
 template <class ShapeValue>
-std::vector<f16> make_tensor(Stream tensor, uint64_t seed, const Shape& shape, const ShapeValue& shape_value) {
-  std::vector<f16> values(shape.elements());
+void draw(Numbers& numbers, Stream tensor, uint64_t seed, const Shape& shape, const ShapeValue& shape_value) {
+  numbers.of.resize(shape.elements());
   const uint64_t stream = hash(seed * 4 + tensor);
   const int d = shape.d, pairs = (d + 1) / 2;
   parallel_for(shape.batch_heads() * shape.n, 256, [&](int64_t begin, int64_t end) {
     std::vector<float> drawn(2 * pairs);
     for (int64_t row = begin; row < end; ++row) {
       draw_normals(stream, row * pairs, drawn);
-      for (int column = 0; column < d; ++column)
-        values[row * d + column] = to_f16(shape_value(drawn[column], row, column));
+      for (int column = 0; column < d; ++column) drawn[column] = shape_value(drawn[column], row, column);
+      info(numbers.type).round(drawn);
+      std::copy_n(drawn.begin(), d, &numbers.of[row * d]);
     }
   });
-  return values;
 }
 
 using OfRow = std::function<float(int64_t row)>;  // within its head
 
-// Copies `from`'s element (key(row), column) of the same head, times scale(row), into every query row.
-std::vector<f16> rows_of(const std::vector<f16>& from, const Shape& shape, const OfRow& scale,
-                         const std::function<int64_t(int64_t row)>& key) {
-  std::vector<f16> rows(from.size());
+// Copies `from`'s element (key(row), column) of the same head, times scale(row), into every row.
+void copy_rows(Numbers& to, const Numbers& from, const Shape& shape, const OfRow& scale,
+               const std::function<int64_t(int64_t row)>& key) {
+  const std::vector<float> values = from.of;
+  to.of.resize(values.size());
   for (int64_t row = 0; row < shape.batch_heads() * shape.n; ++row) {
-    const int64_t head = row / shape.n;
-    const int64_t source = head * shape.n + key(row % shape.n);
+    const int64_t source = row / shape.n * shape.n + key(row % shape.n);
     const float factor = scale(row % shape.n);
-    for (int c = 0; c < shape.d; ++c) rows[row * shape.d + c] = to_f16(factor * to_float(from[source * shape.d + c]));
+    for (int c = 0; c < shape.d; ++c) to.of[row * shape.d + c] = factor * values[source * shape.d + c];
   }
-  return rows;
+  info(to.type).round(to.of);
 }
 
 // Writes value(row within its head) into a column of every row. A column of Q times one of K is a term of the scores.
-void set_column(std::vector<f16>& tensor, const Shape& shape, int column, const OfRow& value) {
+void set_column(Numbers& tensor, const Shape& shape, int column, const OfRow& value) {
   if (column >= shape.d) return;
-  for (int64_t row = 0; row < shape.batch_heads() * shape.n; ++row) {
-    tensor[row * shape.d + column] = to_f16(value(row % shape.n));
-  }
+  std::vector<float> values(shape.n);
+  for (int64_t row = 0; row < shape.n; ++row) values[row] = value(row);
+  info(tensor.type).round(values);
+  for (int64_t row = 0; row < shape.batch_heads() * shape.n; ++row)
+    tensor.of[row * shape.d + column] = values[row % shape.n];
 }
 
 // In [0, 1), from a row and a seed.
@@ -82,7 +95,7 @@ float uniform(uint64_t seed, int64_t row, uint64_t which) {
 }
 
 constexpr float LN2 = 0.69314718f;
-constexpr f16 NOT_A_NUMBER{0x7e00};
+constexpr float NOT_A_NUMBER = std::numeric_limits<float>::quiet_NaN();
 constexpr float INFINITE = std::numeric_limits<float>::infinity();
 
 // Half of the rows rise (some fall) by 0.5 to 40 powers of two over all keys, the others by up to 4 every 16 keys: from 0 on, or
@@ -116,8 +129,10 @@ void make_deep_scores(QKV& inputs, const Shape& shape) {
   const int64_t deepest = shape.causal ? 0 : shape.n > 1 ? shape.n / 3 : -1;  // under a mask query 0 sees no other
   constexpr float DEEPER = 60;
   set_column(inputs.Q, shape, 0, [&](int64_t row) { return row % 2 == 0 ? depth : DEEPER * depth; });
-  set_column(inputs.K, shape, 0,
-             [&](int64_t key) { return key == deepest ? std::max(-524288 / (depth * scale), -65504.0f) : -depth; });
+  set_column(inputs.K, shape, 0, [&](int64_t key) {
+    return key == deepest ? std::max(-524288 / (depth * scale), -static_cast<float>(info(inputs.K.type).largest))
+                          : -depth;
+  });
   set_column(inputs.Q, shape, 1,
              [&](int64_t row) { return std::round(static_cast<float>(30 + row % 3 * 30) / scale); });
   set_column(inputs.K, shape, 1, [](int64_t key) { return key % 4 == 1 ? 1.0f : 0.0f; });
@@ -150,23 +165,23 @@ void make_giant_keys(QKV& inputs, const Shape& shape, uint64_t seed, bool others
   set_column(inputs.K, shape, FINE, [&](int64_t key) { return key == giants[MIDDLE] ? 1.0f : 0.0f; });
   // A key of zeros: the first of all scores, and the largest, is 0 where those of all others are negative.
   constexpr int BELOW = 4;
-  for (int64_t head = 0; head < shape.batch_heads(); ++head) std::fill_n(inputs.K.begin() + head * n * d, d, f16{});
+  for (int64_t head = 0; head < shape.batch_heads(); ++head) std::fill_n(&inputs.K.of[head * n * d], d, 0.0f);
   set_column(inputs.K, shape, BELOW, [](int64_t key) { return key == 0 ? 0.0f : -1.0f; });
   const auto meet = [&](int64_t head, int64_t query, int64_t key, float height) {
-    const auto Q_row = inputs.Q.begin() + (head * n + query) * d, K_row = inputs.K.begin() + (head * n + key) * d;
+    const int64_t Q_row = (head * n + query) * d, K_row = (head * n + key) * d;
     float square = 0;
-    for (int64_t c = 0; c < d; ++c) square += std::pow(to_float(K_row[c]), 2.0f);
+    for (int64_t c = 0; c < d; ++c) square += std::pow(inputs.K[K_row + c], 2.0f);
     const float factor = height / (shape.scale() * std::max(square, 1.0f));
-    for (int64_t c = 0; c < d; ++c) Q_row[c] = to_f16(factor * to_float(K_row[c]));
+    for (int64_t c = 0; c < d; ++c) inputs.Q.set(Q_row + c, factor * inputs.K[K_row + c]);
   };
   for (int64_t head = 0; head < shape.batch_heads(); ++head) {
     for (int64_t query = 0; query < n; ++query) {
       constexpr float HEIGHTS[] = {6.0f, 7.0f, 7.5f, 8.0f, 9.0f, 12.0f, 20.0f, 40.0f};
       if (!is_mixed(query) || query % 2 == 0) continue;
       if (query % 8 == 5 && d > BELOW) {
-        const auto Q_row = inputs.Q.begin() + (head * n + query) * d;
-        std::fill_n(Q_row, d, f16{});
-        Q_row[BELOW] = to_f16(std::round(5 / shape.scale()));
+        const int64_t Q_row = (head * n + query) * d;
+        std::fill_n(&inputs.Q.of[Q_row], d, 0.0f);
+        inputs.Q.set(Q_row + BELOW, std::round(5 / shape.scale()));
         continue;
       }
       meet(head, query, static_cast<int64_t>(uniform(seed, query, 3) * static_cast<float>(n)),
@@ -175,7 +190,7 @@ void make_giant_keys(QKV& inputs, const Shape& shape, uint64_t seed, bool others
     for (int64_t block = 1; block * 32 < n; block += 2) {
       const auto row_of = [&](int64_t event) { return block * 32 + (event * 7 + 3) % 32; };
       for (int64_t query = block * 32; query < std::min(n, block * 32 + 32) && others_are_nan; ++query) {
-        if (query != row_of(block) && query != row_of(block + 1)) inputs.Q[(head * n + query) * d] = NOT_A_NUMBER;
+        if (query != row_of(block) && query != row_of(block + 1)) inputs.Q.set((head * n + query) * d, NOT_A_NUMBER);
       }
       for (int64_t i = 0; i < 2; ++i) {
         // Rows of both halves of a fragment; a key at the end of a tile, at its start, or between.
@@ -188,10 +203,10 @@ void make_giant_keys(QKV& inputs, const Shape& shape, uint64_t seed, bool others
           meet(head, query, key, chosen(query, 4, HEIGHTS));
         } else if (d > FINE) {  // where weights leave f16: 2^15.9998 is 65527, and from 65520 on infinity is nearer
           const float height = 15.9998f * LN2 / shape.scale(), rough = std::floor(height);
-          const auto Q_row = inputs.Q.begin() + (head * n + query) * d;
-          std::fill_n(Q_row, d, f16{});
-          Q_row[MIDDLE] = to_f16(rough);
-          Q_row[FINE] = to_f16(height - rough);
+          const int64_t Q_row = (head * n + query) * d;
+          std::fill_n(&inputs.Q.of[Q_row], d, 0.0f);
+          inputs.Q.set(Q_row + MIDDLE, rough);
+          inputs.Q.set(Q_row + FINE, height - rough);
         }
       }
     }
@@ -210,8 +225,9 @@ constexpr float LEAN = 2;  // how far the queries of `sinks` lean towards one di
 // that score by height / LEAN: few dislike the key.
 void make_sinks(QKV& inputs, const Shape& shape, float height) {
   const float along = height / (LEAN * shape.scale() * std::sqrt(static_cast<float>(shape.d)));  // of each column
-  for (int64_t head = 0; head < shape.batch_heads(); ++head)
-    std::fill_n(inputs.K.begin() + head * shape.n * shape.d, shape.d, to_f16(along));
+  for (int64_t head = 0; head < shape.batch_heads(); ++head) {
+    for (int64_t c = 0; c < shape.d; ++c) inputs.K.set(head * shape.n * shape.d + c, along);
+  }
 }
 
 // Queries and keys of a trained model's heads; of fewer columns the first ones.
@@ -219,11 +235,11 @@ void make_trained(QKV& inputs, const Shape& shape) {
   const int64_t d = std::min<int64_t>(shape.d, TRAINED_COLUMNS);
   parallel_for(shape.batch_heads() * shape.n, 256, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      for (std::vector<f16>* const tensor : {&inputs.Q, &inputs.K}) {
+      for (Numbers* const tensor : {&inputs.Q, &inputs.K}) {
         std::array<float, TRAINED_COLUMNS> values{};
-        for (int64_t c = 0; c < d; ++c) values[c] = to_float((*tensor)[row * shape.d + c]);
+        for (int64_t c = 0; c < d; ++c) values[c] = (*tensor)[row * shape.d + c];
         make_trained_row(row / shape.n, tensor == &inputs.K, row % shape.n, values);
-        for (int64_t c = 0; c < d; ++c) (*tensor)[row * shape.d + c] = to_f16(values[c]);
+        for (int64_t c = 0; c < d; ++c) tensor->set(row * shape.d + c, values[c]);
       }
     }
   });
@@ -234,8 +250,8 @@ void make_cancelling(QKV& inputs, const Shape& shape) {
   const int64_t half = shape.n / 2, d = shape.d;
   for (int64_t head = 0; head < shape.batch_heads(); ++head) {
     for (int64_t i = head * shape.n * d; i < (head * shape.n + half) * d; ++i) {
-      inputs.K[i + half * d] = to_f16(to_float(inputs.K[i]) * (1 + 0x1p-7f));
-      inputs.V[i + half * d].bits = inputs.V[i].bits ^ 0x8000u;
+      inputs.K.set(i + half * d, inputs.K[i] * (1 + 0x1p-7f));
+      inputs.V.set(i + half * d, -inputs.V[i]);
     }
   }
 }
@@ -252,12 +268,12 @@ void make_not_finite(QKV& inputs, const Shape& shape) {
   }
   for (int64_t head = 0; head < shape.batch_heads(); ++head) {
     const int64_t first = head * n;
-    inputs.Q[(first + n / 3) * d + d - 1] = NOT_A_NUMBER;
-    inputs.Q[(first + n * 2 / 3) * d + d - 1] = to_f16(INFINITE);
+    inputs.Q.set((first + n / 3) * d + d - 1, NOT_A_NUMBER);
+    inputs.Q.set((first + n * 2 / 3) * d + d - 1, INFINITE);
     if (is_window) continue;  // there is no key that all queries see
-    inputs.V[(first + (shape.causal ? 0 : n / 2)) * d + d / 2] = NOT_A_NUMBER;
-    inputs.V[(first + (shape.causal ? 0 : n - 1)) * d + d / 4] = to_f16(INFINITE);
-    inputs.V[(first + (shape.causal ? 0 : n / 3)) * d + d * 3 / 4] = to_f16(-INFINITE);
+    inputs.V.set((first + (shape.causal ? 0 : n / 2)) * d + d / 2, NOT_A_NUMBER);
+    inputs.V.set((first + (shape.causal ? 0 : n - 1)) * d + d / 4, INFINITE);
+    inputs.V.set((first + (shape.causal ? 0 : n / 3)) * d + d * 3 / 4, -INFINITE);
   }
 }
 
@@ -265,7 +281,7 @@ void make_not_finite(QKV& inputs, const Shape& shape) {
 void make_nan_key(QKV& inputs, const Shape& shape) {
   for (int64_t head = 0; head < shape.batch_heads(); ++head) {
     const int64_t key = head * shape.n + shape.n * 5 / 8;
-    inputs.K[key * shape.d + shape.d / 3] = NOT_A_NUMBER;
+    inputs.K.set(key * shape.d + shape.d / 3, NOT_A_NUMBER);
   }
 }
 
@@ -277,15 +293,16 @@ struct Draws {
   Draw Q = {}, K = {};
 };
 
-constexpr float SMALL_KEY = 0x1p-8f, HUGE_KEY = 0x1p13f;  // times N(0, 1): f16 has both
+constexpr float SMALL_KEY = 0x1p-8f, HUGE_KEY = 0x1p13f;  // times N(0, 1), which f16 has
 
 // Of each head the key in the middle and the last one: whoever sees both, and likes them, gives them half of its weight each.
 void make_huge_keys(QKV& inputs, const Shape& shape) {
+  const float huge = HUGE_KEY * fitting(inputs.K.type, 7 * HUGE_KEY);
   for (int64_t head = 0; head < shape.batch_heads(); ++head) {
-    f16* const keys = &inputs.K[head * shape.n * shape.d];
+    const int64_t middle = (head * shape.n + shape.n / 2) * shape.d, last = ((head + 1) * shape.n - 1) * shape.d;
     for (int64_t column = 0; column < shape.d; ++column) {
-      const f16 value = to_f16(to_float(keys[(shape.n / 2) * shape.d + column]) * (HUGE_KEY / SMALL_KEY));
-      keys[(shape.n / 2) * shape.d + column] = keys[(shape.n - 1) * shape.d + column] = value;
+      inputs.K.set(middle + column, inputs.K[middle + column] * (huge / SMALL_KEY));
+      inputs.K.set(last + column, inputs.K[middle + column]);
     }
   }
 }
@@ -318,22 +335,21 @@ Draws draws_of(InputKind kind, const Shape& shape) {
   return std::ranges::find(QUIET, kind) != std::end(QUIET) ? scores_of(0.25f) : Draws{};
 }
 
-// Q, K and V of one kind, [batch * heads, n, d] each.
+// Q, K and V of one kind, [batch * heads, n, d] each, of numbers that their types have.
 QKV make_qkv(InputKind kind, const Shape& shape, uint64_t seed) {
   using enum InputKind;
   const int64_t n = shape.n;
-  QKV inputs;
+  QKV inputs{{shape.q_type, {}}, {shape.kv_type, {}}, {shape.kv_type, {}}};
   if (kind == nan_head) {
-    inputs.Q.assign(shape.elements(), NOT_A_NUMBER);
-    inputs.K = inputs.V = inputs.Q;
+    for (Numbers* const each : {&inputs.Q, &inputs.K, &inputs.V}) each->of.assign(shape.elements(), NOT_A_NUMBER);
     return inputs;
   }
-  const auto draw = [&](Stream tensor, const Draw& as) {
-    return make_tensor(tensor, seed, shape, [as](float value, int64_t, int) { return as.factor * value + as.shift; });
+  const auto draw_as = [&](Numbers& numbers, Stream tensor, const Draw& as) {
+    draw(numbers, tensor, seed, shape, [as](float value, int64_t, int) { return as.factor * value + as.shift; });
   };
   const Draws draws = draws_of(kind, shape);
-  inputs.K = draw(TENSOR_K, draws.K);
-  inputs.V = draw(TENSOR_V, {});
+  draw_as(inputs.K, TENSOR_K, draws.K);
+  draw_as(inputs.V, TENSOR_V, {});
   if (kind == one_hot || kind == wide_values) {
     // Query i is a multiple of key (7 i + 3) mod n: |k|^2 is about d, so with this factor the softmax sees about 45,
     // against a deviation of about 45 / sqrt(d) for the other keys. Or 75, in every second row beside wide values: a weight
@@ -341,20 +357,20 @@ QKV make_qkv(InputKind kind, const Shape& shape, uint64_t seed) {
     const auto factor = [&](int64_t i) {
       return (kind == wide_values && i % 2 == 1 ? 75.0f : 45.0f) / std::sqrt(static_cast<float>(shape.d));
     };
-    inputs.Q = rows_of(inputs.K, shape, factor, [n](int64_t i) { return (7 * i + 3) % n; });
+    copy_rows(inputs.Q, inputs.K, shape, factor, [n](int64_t i) { return (7 * i + 3) % n; });
   } else {
-    inputs.Q = draw(TENSOR_Q, draws.Q);
+    draw_as(inputs.Q, TENSOR_Q, draws.Q);
   }
   if (kind == last_tile_max || kind == first_tile_max) {
     const int64_t first = kind == last_tile_max ? n - FAVOURED_KEYS : 0;
-    inputs.K = make_tensor(TENSOR_K, seed, shape, [=](float value, int64_t row, int) {
+    draw(inputs.K, TENSOR_K, seed, shape, [=](float value, int64_t row, int) {
       return first <= row % n && row % n < first + FAVOURED_KEYS ? value + 0.75f : value;
     });
   }
   const auto first_row = [](int64_t) { return 0; };
   const auto as_it_is = [](int64_t) { return 1.0f; };
-  if (kind == constant_v) inputs.V = rows_of(inputs.V, shape, as_it_is, first_row);
-  if (kind == ties) inputs.K = rows_of(inputs.K, shape, as_it_is, first_row);
+  if (kind == constant_v) copy_rows(inputs.V, inputs.V, shape, as_it_is, first_row);
+  if (kind == ties) copy_rows(inputs.K, inputs.K, shape, as_it_is, first_row);
   if (kind == creeping_max || kind == one_sign) make_creeping_max(inputs, shape, seed, kind == one_sign);
   if (kind == giant_keys || kind == nan_queries) make_giant_keys(inputs, shape, seed, kind == nan_queries);
   if (const float height = height_of_sink(kind); height > 0) make_sinks(inputs, shape, height);
@@ -366,8 +382,8 @@ QKV make_qkv(InputKind kind, const Shape& shape, uint64_t seed) {
   if (kind == deep_scores) make_deep_scores(inputs, shape);
   // V from what N(0, 1) draws for a key's column.
   const auto make_V = [&](const auto& value_of) {
-    inputs.V = make_tensor(TENSOR_V, seed, shape,
-                           [&](float drawn, int64_t row, int column) { return value_of(drawn, row % n, column); });
+    draw(inputs.V, TENSOR_V, seed, shape,
+         [&](float drawn, int64_t row, int column) { return value_of(drawn, row % n, column); });
   };
   // Both halves of the keys weigh the same, or nearly so, and their values cancel: an error of either half shows.
   if (kind == near_ties) {
@@ -375,21 +391,26 @@ QKV make_qkv(InputKind kind, const Shape& shape, uint64_t seed) {
                 [&](int64_t row) { return (uniform(seed, row, 1) < 0.125f ? -0.5f : 0.5f) * uniform(seed, row, 0); });
     make_V([n](float drawn, int64_t key, int) { return (key < n / 2 ? 1.0f : -1.0f) * (1 + drawn / 16); });
   }
-  if (kind == one_sign) make_V([](float drawn, int64_t, int) { return 1024 * (1.8f + drawn / 32); });
+  if (kind == one_sign) {
+    const float size = 1024 * fitting(inputs.V.type, 2100);
+    make_V([size](float drawn, int64_t, int) { return size * (1.8f + drawn / 32); });
+  }
   if (kind == rising_weights) {
     constexpr float POWERS = 13;  // so that the first weights, which are the smallest, are no subnormals of f16
     make_rising(
         inputs, shape, [&](int64_t row) { return POWERS * LN2 * (0.98f + 0.04f * uniform(seed, row, 0)); }, true);
-    make_V([n](float drawn, int64_t key, int) {
+    const float size = fitting(inputs.V.type, 12000);
+    make_V([n, size](float drawn, int64_t key, int) {
       const float from_end = static_cast<float>(2 * std::min(key, n - 1 - key)) / static_cast<float>(n);
-      return (2 * key < n ? 1.0f : -1.0f) * std::exp2(POWERS * (1 - from_end)) * (1 + drawn / 16);
+      return (2 * key < n ? size : -size) * std::exp2(POWERS * (1 - from_end)) * (1 + drawn / 16);
     });
   }
   if (kind == wide_values) {
-    // Not quite to the end: a weight may be rounded up, and 65504 (1 + 2^-12) is infinity.
-    inputs.V = make_tensor(TENSOR_V, seed, shape, [&](float value, int64_t row, int column) {
+    // Not quite to the end: a weight may be rounded up, and 65504 (1 + 2^-12) is infinity. Those of bf16 are further apart.
+    const float size = fitting(inputs.V.type, 64000, 0x1p30f);
+    draw(inputs.V, TENSOR_V, seed, shape, [&](float value, int64_t row, int column) {
       const float u = uniform(seed, row * shape.d + column, 0);
-      return std::copysign(u < 0.25f ? 64000 - 4000 * u : std::exp2(21.2f * (u - 0.25f)), value);
+      return size * std::copysign(u < 0.25f ? 64000 - 4000 * u : std::exp2(21.2f * (u - 0.25f)), value);
     });
   }
   if (kind == edge_weights) {
@@ -423,8 +444,7 @@ void forget_unused(Tensor& tensor) {
   const TensorSpec& spec = tensor.spec();
   for (int64_t unit = 0; unit < spec.units(); ++unit) {
     const int64_t from = spec.index(unit, spec.rows_of(unit)), to = spec.index(unit + 1, 0);
-    poison(spec.element, tensor.bytes().subspan(static_cast<size_t>(from) * bytes_of(spec.element),
-                                                static_cast<size_t>(to - from) * bytes_of(spec.element)));
+    poison(spec.element, tensor.bytes().subspan(bytes_of(spec.element, from), bytes_of(spec.element, to - from)));
   }
 }
 
@@ -441,21 +461,14 @@ double page_of(const Spec& spec, const TensorSpec& K, int64_t i) {
 
 // `values` are [units, n, d]; the tensor takes its rows from them: row i of its unit u is row first + (i + turn) % n of
 // values' unit u / group, where the units of a group are turned by different amounts.
-Tensor tensor_of(const TensorSpec& spec, const std::vector<f16>& values, int64_t n, int64_t group, int64_t first,
-                 float factor = 1) {
+Tensor tensor_of(const TensorSpec& spec, const Numbers& values, int64_t n, int64_t group, int64_t first) {
   Tensor tensor(spec);
   const int64_t d = spec.columns();
-  if (spec.element == Element::f16 && group == 1 && spec.rows() == n && factor == 1) {
-    std::ranges::copy(values, tensor.half().begin());
-    return tensor;
-  }
   parallel_for(spec.units() * spec.rows(), 256, [&](int64_t begin, int64_t end) {
-    std::vector<float> numbers(d);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t unit = i / spec.rows(), turned = (i % spec.rows() + unit % group * 29) % spec.rows();
-      const f16* const from = &values[((unit / group) * n + first + turned) * d];
-      std::ranges::transform(from, from + d, numbers.begin(), [&](f16 value) { return factor * to_float(value); });
-      info(spec.element).write(numbers, tensor.at(i * d));
+      info(spec.element)
+          .write({&values.of[((unit / group) * n + first + turned) * d], static_cast<size_t>(d)}, tensor.at(i * d));
     }
   });
   return tensor;
@@ -499,10 +512,7 @@ Inputs make_inputs(InputKind kind, const Spec& spec, uint64_t seed) {
     if (each.name == "Q") {
       tensors.add(tensor_of(each, made.Q, square.n, spec.heads / spec.key_heads(), square.n - spec.n));
     } else if (each.name == "K" || each.name == "V") {
-      // The ends of bf16 are further apart than those of f16, of which the values are made.
-      const bool is_wide = each.name == "V" && kind == InputKind::wide_values && each.element == Element::bf16;
-      Tensor& keys =
-          tensors.add(tensor_of(each, each.name == "K" ? made.K : made.V, square.n, 1, 0, is_wide ? 0x1p30f : 1));
+      Tensor& keys = tensors.add(tensor_of(each, each.name == "K" ? made.K : made.V, square.n, 1, 0));
       if (kind == InputKind::nan_unseen) forget_unseen(keys, spec);
     } else {
       Tensor tensor(each);

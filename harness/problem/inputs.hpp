@@ -1,4 +1,5 @@
-// The input sets that a kernel must survive. All values are f16, made from a seed, the same on every machine.
+// The input sets that a kernel must survive. Their numbers are those of the tensors' own types, within their range, made from a seed,
+// the same on every machine.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -36,11 +37,11 @@ enum class InputKind {
   trained,         // of a small trained model: near keys hold most of a row, maxima rise towards the diagonal
   near_ties,       // maxima rise by 0.5 at most over all keys; V is positive in one half of them, negative in the other
   rising_weights,  // weights grow by 13 powers of two and shrink again, V the other way round, with the same two signs
-  wide_values,     // every query picks one key, with values from 1 up to nearly the largest of f16
-  one_sign,        // creeping_max below 0, V near 2000: errors of a sum or of O multiply all; undivided, O leaves f16
-  deep_scores,     // all scores are below -10^4, for every second query below -10^6, and one is the deepest of all
-  nan_queries,     // giant_keys, and where two rows of a warp alone meet a giant, the warp's other rows are NaN
-  huge_keys,       // K small, but for two equal keys a million times as large; no check of all sets has it: trials.cpp
+  wide_values,  // every query picks one key, with values from 1 up to nearly the largest of f16, or of a smaller type
+  one_sign,     // creeping_max below 0, V near 2000: errors of a sum or of O multiply all; undivided, O leaves f16
+  deep_scores,  // all scores are below -10^4, for every second query below -10^6, and one is the deepest of all
+  nan_queries,  // giant_keys, and where two rows of a warp alone meet a giant, the warp's other rows are NaN
+  huge_keys,    // K small, but for two equal keys a million times as large; no check of all sets has it: trials.cpp
   nan_unseen,  // normal, and NaN in all keys and values that nobody sees; nor has any this: they may lie in a tile with others
 };
 

@@ -42,8 +42,7 @@ constexpr FeatureRow FEATURES[] = {
 };
 // Behind each row, of the tensor with the smallest elements.
 size_t pad_bytes(const Spec& spec) {
-  return static_cast<size_t>(spec.pad) *
-         std::min({bytes_of(spec.q_type), bytes_of(spec.kv_type), bytes_of(spec.o_type)});
+  return std::min({bytes_of(spec.q_type, spec.pad), bytes_of(spec.kv_type, spec.pad), bytes_of(spec.o_type, spec.pad)});
 }
 
 std::string elements_of(Element q, Element kv, Element o) {

@@ -37,9 +37,9 @@ struct TensorSpec {
   int64_t unit_elements() const { return rows() * columns(); }
   int64_t elements() const { return units() * unit_elements(); }
   int64_t index(int64_t unit, int64_t row) const { return (unit * rows() + row) * columns(); }
-  size_t row_bytes() const { return static_cast<size_t>(columns()) * bytes_of(element); }
-  size_t unit_bytes() const { return static_cast<size_t>(unit_elements()) * bytes_of(element); }
-  size_t bytes() const { return static_cast<size_t>(elements()) * bytes_of(element); }
+  size_t row_bytes() const { return bytes_of(element, columns()); }
+  size_t unit_bytes() const { return bytes_of(element, unit_elements()); }
+  size_t bytes() const { return bytes_of(element, elements()); }
 
   // In a device's memory.
   bool is_packed() const {
@@ -63,12 +63,12 @@ struct TensorSpec {
   size_t memory_bytes() const {
     if (page > 0 && elements() > 0) {
       const int64_t last = (all_pages() - 1) * strides[0] + (shape[1] - 1) * strides[1] + (page - 1) * strides[2];
-      return static_cast<size_t>(last + columns()) * bytes_of(element);
+      return bytes_of(element, last + columns());
     }
     const int64_t last = lengths.count > 0 ? lengths.of[lengths.count - 1] - 1 : rows() - 1;
     return elements() == 0 || (lengths.count > 0 && lengths.before(lengths.count) == 0)
                ? 0
-               : static_cast<size_t>(offset(units() - 1, last) + columns()) * bytes_of(element);
+               : bytes_of(element, offset(units() - 1, last) + columns());
   }
   // Each unit as far behind the one before, whichever sequence it is of.
   bool is_a_row_of_units() const { return lengths.count == 0 && page == 0 && strides[0] == shape[1] * strides[1]; }
@@ -108,7 +108,7 @@ class Tensor {
   std::string_view name() const { return spec_.name; }
   std::span<std::byte> bytes() { return data_; }
   std::span<const std::byte> bytes() const { return data_; }
-  size_t size() const { return data_.size() / bytes_of(spec_.element); }
+  size_t size() const { return static_cast<size_t>(spec_.elements()); }
   bool empty() const { return data_.empty(); }
 
   // All elements, which are f16 (half) or f32 (single).
@@ -116,11 +116,11 @@ class Tensor {
   std::span<const f16> half() const { return {reinterpret_cast<const f16*>(data_.data()), data_.size() / sizeof(f16)}; }
   std::span<float> single() { return {reinterpret_cast<float*>(data_.data()), data_.size() / sizeof(float)}; }
 
-  // Elements as numbers, whatever they are.
-  const std::byte* at(int64_t i) const { return data_.data() + static_cast<size_t>(i) * bytes_of(spec_.element); }
-  std::byte* at(int64_t i) { return data_.data() + static_cast<size_t>(i) * bytes_of(spec_.element); }
-  double operator[](size_t i) const { return info(spec_.element).to(at(static_cast<int64_t>(i))); }
-  void set(int64_t i, double value) { info(spec_.element).from(value, at(i)); }
+  // Elements as numbers, whatever they are. Of four bits an even one begins a byte.
+  const std::byte* at(int64_t i) const { return data_.data() + bytes_of(spec_.element, i); }
+  std::byte* at(int64_t i) { return data_.data() + bytes_of(spec_.element, i); }
+  double operator[](size_t i) const { return load(spec_.element, data_.data(), static_cast<int64_t>(i)); }
+  void set(int64_t i, double value) { store(spec_.element, data_.data(), i, value); }
   void read(int64_t first, std::span<float> values) const { info(spec_.element).read(at(first), values); }
   bool is_poison(int64_t i) const { return ladder::is_poison(spec_.element, at(i)); }
   void poison() { ladder::poison(spec_.element, data_); }

@@ -50,7 +50,7 @@ bool any(const Tensor& output, const Cell& cell, const auto& is) {
 // All of its elements are the first one, which is poison.
 bool is_unwritten(const Tensor& output, const Cell& cell) {
   const int64_t first = output.spec().index(cell.unit, cell.row);
-  const size_t bytes = bytes_of(output.spec().element);
+  const size_t bytes = bytes_of(output.spec().element, 1);
   return output.is_poison(first) &&
          std::memcmp(output.at(first), output.at(first) + bytes, output.spec().row_bytes() - bytes) == 0;
 }
@@ -374,7 +374,7 @@ std::optional<std::string> difference(const Problem& problem, const Tensors& out
     if (std::ranges::equal(output.bytes(), other.bytes())) continue;
     for (int64_t i = 0; i < spec.elements(); ++i) {
       const double a = output[static_cast<size_t>(i)], b = other[static_cast<size_t>(i)];
-      if (std::memcmp(output.at(i), other.at(i), bytes_of(spec.element)) == 0 || (std::isnan(a) && std::isnan(b)))
+      if (std::memcmp(output.at(i), other.at(i), bytes_of(spec.element, 1)) == 0 || (std::isnan(a) && std::isnan(b)))
         continue;
       return fmt::format("{:.9g} and {:.9g} in {} at {}, column {}", a, b, output.name(),
                          place(problem, spec, cell_of(spec, i)), i % spec.columns());

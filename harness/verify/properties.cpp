@@ -8,18 +8,18 @@
 namespace ladder {
 namespace {
 
-// Multiples of 1/64, below 8: a normal number drawn by 32 bits ends at 6.7. So sums of two, and shifts by a small integer,
-// are exact in f16.
-f16 on_grid(f16 value) {
-  return to_f16(std::round(to_float(value) * 64.0f) / 64.0f);
-}
-
 template <class Change>
 Tensor changed(const Tensor& tensor, const Change& change) {
   Tensor result = tensor;
-  size_t i = 0;
-  for (f16& value : result.half()) value = change(value, i++);
+  for (size_t i = 0; i < tensor.size(); ++i) result.set(static_cast<int64_t>(i), change(tensor[i], i));
   return result;
+}
+
+// Multiples of 1/64, in f16, below 8: a normal number drawn by 32 bits ends at 6.7. So sums of two, and shifts by a small integer,
+// are exact. Of a type with fewer bits multiples of so much more.
+Tensor on_grid(const Tensor& tensor) {
+  const double step = 16 * info(tensor.spec().element).eps;
+  return changed(tensor, [step](double value, size_t) { return std::round(value / step) * step; });
 }
 
 // NaN if either is.
@@ -32,9 +32,9 @@ Tensor permuted(const Tensor& values, const Shape& shape) {
   const int64_t n = shape.n, d = shape.d;
   int64_t step = n / 2 + 1;
   while (std::gcd(step, n) != 1) ++step;
-  return changed(values, [&](f16, size_t i) {
+  return changed(values, [&](double, size_t i) {
     const int64_t head = i / (n * d), row = i / d % n, column = i % d;
-    return values.half()[(head * n + (row * step + 5) % n) * d + column];
+    return values[(head * n + (row * step + 5) % n) * d + column];
   });
 }
 
@@ -44,13 +44,13 @@ int64_t last_of_prefix(const Shape& shape) {
 }
 
 // With other values in the rows behind the prefix, within each head.
-Tensor with_suffix(const Tensor& values, const Shape& shape, f16 (*other)(f16)) {
-  return changed(values, [&](f16 value, size_t i) {
+Tensor with_suffix(const Tensor& values, const Shape& shape, double (*other)(double)) {
+  return changed(values, [&](double value, size_t i) {
     return int64_t(i) / shape.d % shape.n > last_of_prefix(shape) ? other(value) : value;
   });
 }
 Tensor prefixes(const Tensor& values, const Shape& shape) {
-  return with_suffix(values, shape, [](f16) { return f16{0}; });
+  return with_suffix(values, shape, [](double) { return 0.0; });
 }
 
 }  // namespace
@@ -63,22 +63,21 @@ double largest_difference(const Tensor& a, const Tensor& b) {
 
 Result<std::vector<PropertyResult>> check_properties_of(const Run& run, const Shape& shape, uint64_t seed) {
   Inputs inputs = make_inputs(InputKind::normal, shape, seed);
-  const auto grid = [](f16 value, size_t) { return on_grid(value); };
-  inputs["K"] = changed(inputs["K"], grid);
-  inputs["V"] = changed(inputs["V"], grid);
+  inputs["K"] = on_grid(inputs["K"]);
+  inputs["V"] = on_grid(inputs["V"]);
   const double tolerance = make_reference(shape, inputs).tolerance();
 
   Inputs other = inputs, second = inputs, sum = inputs, twice = inputs, shifted = inputs;
   for (const char* name : {"K", "V"}) {
-    const auto change = [](f16 value) { return to_f16(-2 * to_float(value)); };
+    const auto change = [](double value) { return -2 * value; };
     other[name] = shape.causal ? with_suffix(inputs[name], shape, change) : permuted(inputs[name], shape);
   }
   // V = V1 + V2 with V2 = V of the reverse row order, both on the grid.
-  const std::span<const f16> V = inputs.half("V");
-  second["V"] = changed(inputs["V"], [&](f16, size_t i) { return V[V.size() - 1 - i]; });
-  sum["V"] = changed(second["V"], [&](f16 value, size_t i) { return to_f16(to_float(V[i]) + to_float(value)); });
-  twice["V"] = changed(inputs["V"], [](f16 value, size_t) { return to_f16(2 * to_float(value)); });
-  shifted["K"] = changed(inputs["K"], [](f16 value, size_t) { return to_f16(to_float(value) + 4.0f); });
+  const Tensor& V = inputs["V"];
+  second["V"] = changed(V, [&](double, size_t i) { return V[V.size() - 1 - i]; });
+  sum["V"] = changed(second["V"], [&](double value, size_t i) { return V[i] + value; });
+  twice["V"] = changed(V, [](double value, size_t) { return 2 * value; });
+  shifted["K"] = changed(inputs["K"], [](double value, size_t) { return value + 4; });
 
   std::vector<Tensor> outputs;
   for (const Inputs* const each : {&inputs, &other, &second, &sum, &twice, &shifted}) {

@@ -145,10 +145,10 @@ TEST_CASE("each type's numbers are those that its bits say, and each number goes
     INFO(of.name);
     std::array<std::byte, 8> memory{};
     // All numbers of a small type come back, and their middles go to the even one.
-    if (of.bytes <= 2) {
+    if (of.bits <= 16) {
       double before = -std::numeric_limits<double>::infinity();
-      for (uint32_t bits = 0; bits < (of.has_nan ? 1u << (of.bytes * 8 - 1) : 128u); ++bits) {
-        std::memcpy(memory.data(), &bits, of.bytes);
+      for (uint32_t bits = 0; bits < 1u << (of.bits - 1); ++bits) {
+        std::memcpy(memory.data(), &bits, 2);
         const double value = of.to(memory.data());
         if (!std::isfinite(value)) continue;
         REQUIRE(value > before);
@@ -179,6 +179,21 @@ TEST_CASE("each type's numbers are those that its bits say, and each number goes
   }
   CHECK(rounded(Element::e4m3, 1000) == 448);
   CHECK(rounded(Element::s8, -1000) == -128);
+  CHECK(rounded(Element::s4, -1000) == -8);
   CHECK(rounded(Element::bf16, 3.0e38) == Approx(3.0e38).epsilon(0.01));
   CHECK(std::isinf(rounded(Element::bf16, 3.4e38)));
+}
+
+TEST_CASE("elements of four bits lie two to a byte, the first in the low half") {
+  Tensor tensor(ladder::tensor("K", Element::s4, {1, 1, 2, 6}));
+  CHECK(tensor.bytes().size() == 6);
+  for (int64_t i = 0; i < 12; ++i) tensor.set(i, double(i) - 8);
+  CHECK(tensor.bytes()[0] == std::byte{0x98});
+  for (size_t i = 0; i < 12; ++i) CHECK(tensor[i] == std::min(double(i) - 8, 7.0));
+  std::array<float, 6> row;
+  tensor.read(6, row);
+  CHECK(row == std::array{-2.0f, -1.0f, 0.0f, 1.0f, 2.0f, 3.0f});
+  info(Element::s4).write(row, tensor.at(0));
+  CHECK(tensor[5] == 3);
+  CHECK(tensor[6] == -2);
 }
