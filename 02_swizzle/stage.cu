@@ -33,9 +33,8 @@ const ladder::Registration registration({
     .role = ladder::Role::line,
     .idea =
         "XOR the chunk index with the row, and the eight rows of an ldmatrix fall into eight different bank groups.",
-    .limit =
-        "Every ldmatrix of 01_base takes eight wavefronts per matrix, because the eight rows it reads start in the "
-        "same bank.",
+    .limit = "Every ldmatrix of 01_base takes eight wavefronts per matrix, because the eight rows it reads start in "
+             "the same bank.",
     .prediction = "4x to 8x: shared-memory wavefronts per ldmatrix fall from 32 to 4; the larger tile halves the "
                   "loads of K and V per key. 200 to 300 TFLOPS on an H200.",
     .min_sm = 80,

@@ -17,6 +17,11 @@ inline int64_t queries_of(const Spec& spec, int sequence) {
 inline int64_t keys_of(const Spec& spec, int sequence) {
   return spec.lens_k.count > 0 ? spec.lens_k.of[sequence] : spec.keys();
 }
+// Tiles of queries of all sequences, of a head, where those of several lengths are told by a bound.
+inline uint64_t q_tiles_of(const Spec& spec, int64_t br) {
+  return spec.lens_q.count > 0 ? spec.lens_q.before(spec.lens_q.count) / br + spec.batch
+                               : spec.batch * tiles_of(spec.n, br);
+}
 
 // Tiles of queries walk over the tiles of keys that some of their queries see, at least over `fewest`.
 struct Forward {

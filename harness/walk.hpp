@@ -52,9 +52,50 @@ inline uint64_t under_loads(Walk walk, uint64_t all, uint64_t walkers) {
   return sum + longer * walk.under_loads();
 }
 
-// Counts::products_of_busiest_block, of each of its warpgroups, where clusters of two blocks take pairs of tiles of queries by turns, as
-// many of a head as it has tiles of keys; under a mask, where a tile of queries sees the tiles of keys up to its own, a head's longest
-// pair and its shortest one, and so on.
+// Where clusters of two blocks take pairs of tiles of queries by turns, as many of a head as it has tiles of keys; under a mask, where a
+// tile of queries sees the tiles of keys up to its own, two pairs at a time, a head's longest and its shortest.
+struct Coupled {
+  uint64_t q_tiles, pairs, heads;
+  uint64_t tiles,
+      copied;  // of keys: a block computes with those up to its own, and copies half of what its pair's later one needs
+  uint64_t shares, clusters;  // two pairs or one
+  uint64_t blocks, rounds;    // of the first cluster
+  uint64_t idle;              // second blocks whose tiles all lie outside; under a mask they have an earlier pair, too
+};
+inline Coupled coupled(const Launched& shape, uint64_t br) {
+  const uint64_t q_tiles = shape.n / br, pairs = (q_tiles + 1) / 2, heads = shape.batch_heads();
+  const uint64_t shares = heads * (shape.causal ? (pairs + 1) / 2 : pairs);
+  const uint64_t clusters = min<uint64_t>(shares, shape.multiprocessors / 2);
+  const uint64_t rounds = (shares + clusters - 1) / clusters * (shape.causal && pairs > 1 ? 2 : 1);
+  Coupled all{q_tiles, pairs, heads, 0, 0, shares, clusters, 2 * clusters, rounds, 0};
+  for (uint64_t q_tile = 0; q_tile < 2 * pairs; ++q_tile) {
+    const uint64_t kv_tiles = shape.causal ? min((q_tile / 2 + 1) * 2, q_tiles) : q_tiles;
+    all.tiles += heads * (shape.causal ? min(q_tile + 1, kv_tiles) : kv_tiles);
+    all.copied += heads * kv_tiles;
+  }
+  for (uint64_t cluster = 0; cluster < clusters; ++cluster) {
+    bool works = shape.causal && q_tiles > 1;
+    for (uint64_t pair = cluster; pair < pairs * heads; pair += clusters) works |= pair % pairs * 2 + 1 < q_tiles;
+    all.idle += !works;
+  }
+  return all;
+}
+
+// The most tiles whose weights a warp in each block makes twice, if from then on it is careful, with its next queries, too.
+inline uint64_t surprises(const Launched& shape, uint64_t br) {
+  const Coupled all = coupled(shape, br);
+  const uint64_t couples = (all.pairs + 1) / 2;
+  uint64_t sum = 0;
+  for (uint64_t cluster = 0; cluster < all.clusters; ++cluster) {
+    uint64_t rounds = 0;
+    for (uint64_t share = cluster; share < all.shares; share += all.clusters)
+      rounds += shape.causal && share % couples * 2 + 1 < all.pairs ? 2 : 1;
+    sum += (rounds + 1) / 2;
+  }
+  return sum;
+}
+
+// Counts::products_of_busiest_block of these, of each of its warpgroups.
 inline uint64_t products_of_busiest(const Walk& walk, uint64_t heads, uint64_t clusters, bool causal) {
   const uint64_t q_tiles = walk.tiles, pairs = (q_tiles + 1) / 2, per_head = causal ? (pairs + 1) / 2 : pairs;
   uint64_t most = 0;

@@ -22,11 +22,9 @@ const ladder::Registration registration({
     .more_lines = {ladder::MoreLines::is_new, "Gradients."},
     .idea = "Gradients: one kernel per formula, with the n x n weights and their gradients in global memory.",
     .limit = "00_naive gives O and no gradient: nothing can be trained with it.",
-    .prediction =
-        "1 to 2 TFLOPS on an H200, 2.5 times the forward's operations being counted: 00_naive has 1.5, and five loops "
-        "of the "
-        "same kind stand here where it has two. The two that walk down the columns of P and dS are no slower: their 16 "
-        "threads of a row read one number together.",
+    .prediction = "1 to 2 TFLOPS on an H200, 2.5 times the forward's operations being counted: 00_naive has 1.5, and "
+                  "five loops of the same kind stand here where it has two. The two that walk down the columns of P "
+                  "and dS are no slower: their 16 threads of a row read one number together.",
     .min_sm = 75,
     .needs = "nothing special",
     .resources = {{.sm = 80, .registers = 64, .spill_bytes = 0}, {.sm = 90, .registers = 64, .spill_bytes = 0}},

@@ -34,14 +34,11 @@ const ladder::Registration registration({
     .more_lines = {ladder::MoreLines::other,
                    "mma.sync for five products, from a kernel of scalar loops: little of it remains."},
     .idea = "All products by mma.sync. S and dP transposed, keys as rows: a lane holds P^T and dS^T as the next "
-            "product wants "
-            "them.",
+            "product wants them.",
     .limit = "61_recomputed multiplies on the CUDA cores, and each of its loads of a row serves four others.",
     .prediction = "100 to 170 TFLOPS on an H200, dense, six to ten times 61. 02_swizzle, which copies and multiplies "
-                  "in turns too, has 237 "
-                  "with 16 rows a warp; here seven products are computed and five counted, 5/7 of that is 169, and "
-                  "each tile of 64 "
-                  "waits for its copies twice as often as one of 128.",
+                  "in turns too, has 237 with 16 rows a warp; here seven products are computed and five counted, 5/7 "
+                  "of that is 169, and each tile of 64 waits for its copies twice as often as one of 128.",
     .min_sm = 80,
     .needs = "mma.m16n8k16, 64.5 KiB of shared memory",
     .resources = {{.sm = 80, .registers = 255, .spill_bytes = 0}, {.sm = 90, .registers = 255, .spill_bytes = 0}},

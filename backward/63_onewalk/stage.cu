@@ -37,9 +37,8 @@ const ladder::Registration registration({
     .idea = "One walk over queries: a block keeps dK and dV, and adds its share of dQ to a sum in f32 by reductions.",
     .limit = "62_transposed walks twice and computes S and dP in both walks: seven products where five are enough.",
     .prediction = "1.15 to 1.35 times 62 on an H200, dense. Five products for seven are 1.4 at most, and 180 ldmatrix "
-                  "for 256. What comes "
-                  "instead: dS through shared memory with a third barrier, and for each tile 8192 reductions, 32 KiB "
-                  "that L2 adds up.",
+                  "for 256. What comes instead: dS through shared memory with a third barrier, and for each tile 8192 "
+                  "reductions, 32 KiB that L2 adds up.",
     .min_sm = 80,
     .needs = "mma.m16n8k16, red.f32, 72.5 KiB of shared memory",
     .resources = {{.sm = 80, .registers = 255, .spill_bytes = 0}, {.sm = 90, .registers = 255, .spill_bytes = 0}},

@@ -37,11 +37,10 @@ const ladder::Registration registration({
     .idea = "All five products by wgmma: two warpgroups have 64 keys each, a third copies queries ahead, and dS alone "
             "changes hands.",
     .limit = "63_onewalk multiplies by mma.sync, at two thirds of wgmma's rate, and computes nothing while it copies.",
-    .prediction = "0.55 to 0.75 times FlashAttention-3's backward pass on an H200, dense at n = 4096. A tile of 64 "
-                  "queries and 128 "
-                  "keys takes 2600 clocks of the tensor cores. Its 256 reductions of a warp, each of them eight half "
-                  "sectors, take "
-                  "about 2000 of a path that both warpgroups share, and come when both have nothing else to do.",
+    .prediction =
+        "0.55 to 0.75 times FlashAttention-3's backward pass on an H200, dense at n = 4096. A tile of 64 queries and "
+        "128 keys takes 2600 clocks of the tensor cores. Its 256 reductions of a warp, each of them eight half "
+        "sectors, take about 2000 of a path that both warpgroups share, and come when both have nothing else to do.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, setmaxnreg, stmatrix, TMA, mbarrier, red.f32, 161 KiB of shared memory",

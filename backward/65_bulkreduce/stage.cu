@@ -38,11 +38,10 @@ const ladder::Registration registration({
             "sum, 16 KiB at a time.",
     .limit = "Each lane of 64_warpgroups adds its 32 elements of dQ by itself, by instructions that touch eight half "
              "sectors.",
-    .prediction = "1.2 to 1.5 times 64, dense at n = 4096. 256 instructions of a tile, of eight clocks each in a path "
-                  "that the warpgroups "
-                  "share, become 64 stores of 16 bytes a lane and two requests, and nobody who multiplies waits for "
-                  "the sums. At n = 1024 "
-                  "1.1 to 1.4: there a fifth of the time goes into the kernels before and behind.",
+    .prediction =
+        "1.2 to 1.5 times 64, dense at n = 4096. 256 instructions of a tile, of eight clocks each in a path that the "
+        "warpgroups share, become 64 stores of 16 bytes a lane and two requests, and nobody who multiplies waits for "
+        "the sums. At n = 1024 1.1 to 1.4: there a fifth of the time goes into the kernels before and behind.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, setmaxnreg, stmatrix, TMA, cp.reduce.async.bulk, mbarrier, 193 KiB of shared memory",

@@ -41,11 +41,9 @@ const ladder::Registration registration({
     .more_lines = {ladder::MoreLines::other, "Clusters: copies into both blocks, and barriers that count two."},
     .idea = "Two blocks with neighbouring keys walk over the same queries, and each brings half of a tile to both.",
     .limit = "Every block of 66_ahead copies all queries for itself, beside the dQ that goes back to the same L2.",
-    .prediction =
-        "1.01 to 1.06 times 66, dense at n = 4096. A tile takes 16 KiB from L2 for each block in place of 32, and 32 "
-        "KiB go there "
-        "as before. In hopper/30_cluster the same brought 4 to 5 %, most of it by power. Causal at n = 1024 it loses: "
-        "the second block of a pair passes two tiles of 16, 12, 8 or 4.",
+    .prediction = "1.01 to 1.06 times 66, dense at n = 4096. A tile takes 16 KiB from L2 for each block in place of "
+                  "32, and 32 KiB go there as before. In hopper/30_cluster the same brought 4 to 5 %, most of it by "
+                  "power. Causal at n = 1024 it loses: the second block of a pair passes two tiles of 16, 12, 8 or 4.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, clusters, setmaxnreg, stmatrix, TMA, cp.reduce.async.bulk, mbarrier, 193 KiB of shared memory",

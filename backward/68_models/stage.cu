@@ -45,10 +45,9 @@ const ladder::Registration registration({
         "What models ask for: bf16, any lengths of both sides, heads of queries that share keys, rows in any strides.",
     .limit = "66_ahead takes f16, as many keys as queries, a multiple of 128, and all of them in a row.",
     .prediction = "0.97 to 1.00 times 66 where both take the problem but for its type, at n = 4096, dense. The loop "
-                  "has one comparison more for "
-                  "each tile, and two more copies. With 8 heads of keys for 32 of queries a block has four times as "
-                  "long a walk, so that "
-                  "its ends weigh a quarter: 1.02 to 1.08 times the same without groups, at n = 1024.",
+                  "has one comparison more for each tile, and two more copies. With 8 heads of keys for 32 of queries "
+                  "a block has four times as long a walk, so that its ends weigh a quarter: 1.02 to 1.08 times the "
+                  "same without groups, at n = 1024.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, setmaxnreg, stmatrix, TMA, cp.reduce.async.bulk, mbarrier, 193 KiB of shared memory",

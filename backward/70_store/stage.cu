@@ -38,11 +38,10 @@ const ladder::Registration registration({
     .idea = "dK and dV leave through shared memory, and the copy engine writes them.",
     .limit =
         "At a block's end 69_behind writes dK and dV from registers, 4 bytes a lane, and nothing multiplies meanwhile.",
-    .prediction =
-        "1.03 to 1.07 times 69, dense at n = 1024. A block's 512 instructions that write eight half sectors each "
-        "take 8 clocks of a path that all warps share, or 15 as 64's reductions did: 4000 to 8000 clocks, where a "
-        "block's 16 tiles take 58000. Through shared memory it is 1500. At n = 4096 a block has four times as many "
-        "tiles: 1.01 to 1.02, and causal twice that.",
+    .prediction = "1.03 to 1.07 times 69, dense at n = 1024. A block's 512 instructions that write eight half sectors "
+                  "each take 8 clocks of a path that all warps share, or 15 as 64's reductions did: 4000 to 8000 "
+                  "clocks, where a block's 16 tiles take 58000. Through shared memory it is 1500. At n = 4096 a block "
+                  "has four times as many tiles: 1.01 to 1.02, and causal twice that.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, setmaxnreg, stmatrix, TMA, cp.reduce.async.bulk, mbarrier, 193 KiB of shared memory",

@@ -46,14 +46,12 @@ const ladder::Registration registration({
     .previous = "70_store",
     .role = ladder::Role::branch,
     .idea = "Under a mask the longest walks begin first, those of several heads at a time.",
-    .limit =
-        "In 70_store the blocks of a head come in a row, so the last heads' longest blocks begin when most SMs have "
-        "little left to do.",
-    .prediction =
-        "1.03 to 1.06 times 70, causal at n = 4096, batch 4. Counted by a list of 132 SMs, of which the one with "
-        "least to do takes the next block: by heads the last SM ends after 580 tiles' time, with eight heads' blocks "
-        "by length after 544, and 543 is the mean. The kernels before and behind, a tenth of the time, stay. At n = "
-        "1024 1.02 to 1.05; dense no change.",
+    .limit = "In 70_store the blocks of a head come in a row, so the last heads' longest blocks begin when most SMs "
+             "have little left to do.",
+    .prediction = "1.03 to 1.06 times 70, causal at n = 4096, batch 4. Counted by a list of 132 SMs, of which the one "
+                  "with least to do takes the next block: by heads the last SM ends after 580 tiles' time, with eight "
+                  "heads' blocks by length after 544, and 543 is the mean. The kernels before and behind, a tenth of "
+                  "the time, stay. At n = 1024 1.02 to 1.05; dense no change.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, setmaxnreg, stmatrix, TMA, cp.reduce.async.bulk, mbarrier, 193 KiB of shared memory",

@@ -38,8 +38,7 @@ const ladder::Registration registration({
             "products.",
     .limit = "In 78_copies a warp has 16 keys, and reads all of Q and dO for them, twice: shared memory is 78 % busy.",
     .prediction = "Known from a trial, so no prediction: 1.09 times 78 on an H100 at n = 1024 and 1.11 times at n = "
-                  "4096, dense; there "
-                  "1.13 and 1.08 times FlashAttention-2 in PyTorch.",
+                  "4096, dense; there 1.13 and 1.08 times FlashAttention-2 in PyTorch.",
     .min_sm = 90,
     .needs = "mma.m16n8k16, red.f32, 193 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 255, .spill_bytes = 0}},

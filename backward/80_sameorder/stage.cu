@@ -42,13 +42,11 @@ const ladder::Registration registration({
     .more_lines = {ladder::MoreLines::port, "What 72 found, for 75."},
     .idea = "75's walk with 72's turns: blocks add to dQ in one order, and two runs give the same bits.",
     .limit = "In 75_handover a block adds its share of dQ when it has it: two runs of the same training step differ. "
-             "72_inorder's do "
-             "not, but it walks as 71 does.",
-    .prediction = "1.00 to 1.05 times FlashAttention-3's deterministic mode at n = 1024, dense, on an H100, 1.14 to "
-                  "1.20 at n = 4096, and "
-                  "1.05 to 1.09 at n = 16384. Where 72 waits for its products it gains what 75 gained on 71, 4 to 8 %; "
-                  "where it waits for "
-                  "a turn, as at n = 1024, where turns cost 17 %, half of that.",
+             "72_inorder's do not, but it walks as 71 does.",
+    .prediction =
+        "1.00 to 1.05 times FlashAttention-3's deterministic mode at n = 1024, dense, on an H100, 1.14 to 1.20 at n = "
+        "4096, and 1.05 to 1.09 at n = 16384. Where 72 waits for its products it gains what 75 gained on 71, 4 to 8 "
+        "%; where it waits for a turn, as at n = 1024, where turns cost 17 %, half of that.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, setmaxnreg, stmatrix, TMA, cp.reduce.async.bulk, red.release, mbarrier, 193 KiB of shared memory",

@@ -4,19 +4,6 @@
 
 namespace {
 
-bool is_varlen(const ladder::Spec& spec) {
-  return spec.lens_q.count > 0;
-}
-int total_of(const ladder::Spec& spec, const ladder::Lengths& lengths, int n) {
-  return is_varlen(spec) ? lengths.before(lengths.count) : spec.batch * n;
-}
-
-template <class C>
-int q_tiles_of(const ladder::Spec& spec) {
-  return is_varlen(spec) ? total_of(spec, spec.lens_q, spec.n) / C::BR + spec.batch
-                         : spec.batch * tiles_of<C::BR>(spec.n);
-}
-
 // Products are counted per warpgroup, 64 keys, and tile of queries.
 template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
@@ -32,20 +19,13 @@ ladder::Counts predict(const ladder::Shape& shape) {
 template <class C>
 uint64_t workspace_bytes(const ladder::Shape& spec) {  // the list; the sum of dQ, LSE and D
   return spec.batch * sizeof(Sequence) +
-         uint64_t(q_tiles_of<C>(spec)) * spec.heads * C::BR * (HEAD_DIM + 2) * sizeof(float);
+         ladder::q_tiles_of(spec, C::BR) * spec.heads * C::BR * (HEAD_DIM + 2) * sizeof(float);
 }
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
-                              ladder::WINDOW | ladder::VARLEN,
-                  .min_d = 8,
-                  .max_d = HEAD_DIM,
-                  .d_step = 8,
-                  .q = ladder::element_of<typename C::T>,
-                  .kv = ladder::element_of<typename C::T>,
-                  .o = ladder::element_of<typename C::T>,
-                  .formula = "backward"};
+  rest.accepts =
+      ladder::accepts_any_d<typename C::T>(ladder::MODELS | ladder::WINDOW | ladder::VARLEN, HEAD_DIM, 8, "backward");
   rest.workspace_bytes = workspace_bytes<C>;
   rest.conflict_ways = 1.0;
   rest.recorded = true;

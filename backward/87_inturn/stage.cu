@@ -33,15 +33,9 @@ uint64_t workspace_bytes(const ladder::Shape& spec) {  // the list; the sum of d
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
-                              ladder::WINDOW | ladder::VARLEN,
-                  .min_d = PANEL_COLS + 8,  // of several lengths a box may not begin behind the columns
-                  .max_d = HEAD_DIM,
-                  .d_step = 8,
-                  .q = ladder::element_of<typename C::T>,
-                  .kv = ladder::element_of<typename C::T>,
-                  .o = ladder::element_of<typename C::T>,
-                  .formula = "backward"};
+  // of several lengths a box may not begin behind the columns
+  rest.accepts = ladder::accepts_any_d<typename C::T>(ladder::MODELS | ladder::WINDOW | ladder::VARLEN, HEAD_DIM,
+                                                      PANEL_COLS + 8, "backward");
   rest.workspace_bytes = workspace_bytes<C>;
   rest.same_bits = true;
   rest.recorded = true;

@@ -34,15 +34,8 @@ uint64_t workspace_bytes(const ladder::Shape& spec) {  // the list; the sum of d
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
-                              ladder::WINDOW | ladder::VARLEN,
-                  .min_d = 8,
-                  .max_d = HEAD_DIM,
-                  .d_step = 8,
-                  .q = ladder::element_of<typename C::T>,
-                  .kv = ladder::element_of<typename C::T>,
-                  .o = ladder::element_of<typename C::T>,
-                  .formula = "backward"};
+  rest.accepts =
+      ladder::accepts_any_d<typename C::T>(ladder::MODELS | ladder::WINDOW | ladder::VARLEN, HEAD_DIM, 8, "backward");
   rest.workspace_bytes = workspace_bytes<C>;
   rest.conflict_ways = 1.0;
   rest.same_bits = true;
@@ -57,10 +50,9 @@ const ladder::Registration registration({
     .idea = "84's walk with 87's turns: gradients of heads of up to 64 columns have the same bits in each run.",
     .limit = "In 84_meanwhile a block adds its share of dQ when it has it: two runs of the same training step differ. "
              "87_inturn's do not, but it has 128 columns.",
-    .prediction =
-        "In turns, bf16, n = 4096, batch 4, 16 heads, over 84: 0.86 to 0.94 dense, 0.83 to 0.93 causal. An addition is "
-        "half as large as 87's, and a tile takes half of its time: so passing a turn on costs a larger part of it. "
-        "With 32 heads of queries on 8 of keys 0.87 to 0.96 dense.",
+    .prediction = "In turns, bf16, n = 4096, batch 4, 16 heads, over 84: 0.86 to 0.94 dense, 0.83 to 0.93 causal. An "
+                  "addition is half as large as 87's, and a tile takes half of its time: so passing a turn on costs a "
+                  "larger part of it. With 32 heads of queries on 8 of keys 0.87 to 0.96 dense.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, setmaxnreg, stmatrix, TMA, cp.reduce.async.bulk, red.release, mbarrier, 179 KiB of shared memory",

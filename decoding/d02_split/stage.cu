@@ -25,14 +25,7 @@ uint64_t workspace_bytes(const ladder::Shape& spec) {
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = {
-      .features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED | ladder::WINDOW,
-      .min_d = 8,
-      .max_d = HEAD_DIM,
-      .d_step = 8,
-      .q = ladder::element_of<typename C::Element>,
-      .kv = ladder::element_of<typename C::Element>,
-      .o = ladder::element_of<typename C::Element>};
+  rest.accepts = ladder::accepts_any_d<typename C::Element>(ladder::MODELS | ladder::WINDOW, HEAD_DIM);
   rest.writes_lse = true;
   rest.workspace_bytes = workspace_bytes<C>;
   rest.from_first_key = true;
@@ -46,17 +39,13 @@ const ladder::Registration registration({
     .previous = "d01_packed",
     .role = ladder::Role::branch,
     .more_lines = {ladder::MoreLines::is_new, "A workspace, and a second launch that joins what shares of keys found."},
-    .idea =
-        "The keys of a tile of rows are shared out among as many blocks as the card has room for, and a second launch "
-        "joins what they found.",
+    .idea = "The keys of a tile of rows are shared out among as many blocks as the card has room for, and a second "
+            "launch joins what they found.",
     .limit = "One block reads all keys of a head: of one text with 8 heads of keys 8 SMs of 132 read memory, and it "
-             "takes as "
-             "long as their share of its rate allows.",
+             "takes as long as their share of its rate allows.",
     .prediction = "In turns, over d01 in bf16, 32 heads over 8, one query, within 15 %: batch 1 beside 8192 keys 5.5, "
-                  "14 us; beside "
-                  "65536 8.5, 72 us; batch 8 beside 8192 1.15; batch 64 1.00. Over FlashAttention-3 in the same order "
-                  "1.1, 1.0, 1.0 "
-                  "and 1.0.",
+                  "14 us; beside 65536 8.5, 72 us; batch 8 beside 8192 1.15; batch 64 1.00. Over FlashAttention-3 in "
+                  "the same order 1.1, 1.0, 1.0 and 1.0.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, TMA, mbarrier, 209 KiB of shared memory",

@@ -4,11 +4,6 @@
 
 namespace {
 
-template <class C>
-uint64_t tiles_of_rows(const ladder::Shape& spec) {
-  return (spec.n * (spec.heads / spec.key_heads()) + C::BR - 1) / C::BR;
-}
-
 // Without a mask: with one a block's tiles are those of its rows.
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
@@ -22,22 +17,15 @@ ladder::Counts predict(const ladder::Launched& spec) {
 
 template <class C>
 uint64_t workspace_bytes(const ladder::Shape& spec) {
-  const uint64_t tiles = tiles_of_rows<C>(spec) > 1 ? tiles_of_rows<typename C::Wide>(spec) : tiles_of_rows<C>(spec);
-  const uint64_t blocks = tiles * spec.batch * spec.key_heads();
+  const uint64_t rows = spec.n * (spec.heads / spec.key_heads()), of_tile = rows > C::BR ? C::Wide::BR : C::BR;
+  const uint64_t blocks = (rows + of_tile - 1) / of_tile * spec.batch * spec.key_heads();
   const int shares = blocks == 0 ? 1 : shares_of<C>(blocks, spec.keys(), MOST_BLOCKS);
   return shares == 1 ? 0 : shares * spec.batch_heads() * spec.n * (HEAD_DIM + 2) * sizeof(float);
 }
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = {
-      .features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED | ladder::WINDOW,
-      .min_d = 8,
-      .max_d = HEAD_DIM,
-      .d_step = 8,
-      .q = ladder::element_of<typename C::Element>,
-      .kv = ladder::element_of<typename C::Element>,
-      .o = ladder::element_of<typename C::Element>};
+  rest.accepts = ladder::accepts_any_d<typename C::Element>(ladder::MODELS | ladder::WINDOW, HEAD_DIM);
   rest.writes_lse = true;
   rest.workspace_bytes = workspace_bytes<C>;
   rest.from_first_key = true;
@@ -53,9 +41,8 @@ const ladder::Registration registration({
     .role = ladder::Role::branch,
     .more_lines = {ladder::MoreLines::other,
                    "Other instructions: mma.sync and cp.async where d02 has wgmma and the copy engine."},
-    .idea =
-        "Each warp reads keys of its own, by cp.async, and multiplies them by mma.sync: it waits for nobody, on any "
-        "card from sm_80 on.",
+    .idea = "Each warp reads keys of its own, by cp.async, and multiplies them by mma.sync: it waits for nobody, on "
+            "any card from sm_80 on.",
     .limit = "Long batches are read at 4.1 TB/s, where cuDNN reaches 4.4: with a kernel for an A100, whose warps copy "
              "whole rows.",
     .prediction = "In turns, in a graph, over d02 in bf16, 32 heads over 8, one query: batch 64 beside 8192 keys 1.08, "

@@ -4,11 +4,6 @@
 
 namespace {
 
-template <class C>
-uint64_t tiles_of_rows(const ladder::Shape& spec) {
-  return (spec.n * (spec.heads / spec.key_heads()) + C::BR - 1) / C::BR;
-}
-
 // Without a mask: with one a block's tiles are those of its rows.
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
@@ -22,22 +17,15 @@ ladder::Counts predict(const ladder::Launched& spec) {
 
 template <class C>
 uint64_t workspace_bytes(const ladder::Shape& spec) {
-  const uint64_t tiles = tiles_of_rows<C>(spec) > 1 ? tiles_of_rows<typename C::Wide>(spec) : tiles_of_rows<C>(spec);
-  const uint64_t blocks = tiles * spec.batch * spec.key_heads();
+  const uint64_t rows = spec.n * (spec.heads / spec.key_heads()), of_tile = rows > C::BR ? C::Wide::BR : C::BR;
+  const uint64_t blocks = (rows + of_tile - 1) / of_tile * spec.batch * spec.key_heads();
   const int shares = blocks == 0 ? 1 : shares_of<C>(blocks, spec.keys(), MOST_SHARES);
   return shares == 1 ? 0 : shares * spec.batch_heads() * spec.n * (HEAD_DIM + 2) * sizeof(float);
 }
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = {
-      .features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED | ladder::WINDOW,
-      .min_d = 8,
-      .max_d = HEAD_DIM,
-      .d_step = 8,
-      .q = ladder::element_of<typename C::Element>,
-      .kv = ladder::element_of<typename C::Element>,
-      .o = ladder::element_of<typename C::Element>};
+  rest.accepts = ladder::accepts_any_d<typename C::Element>(ladder::MODELS | ladder::WINDOW, HEAD_DIM);
   rest.writes_lse = true;
   rest.workspace_bytes = workspace_bytes<C>;
   rest.from_first_key = true;
@@ -53,9 +41,8 @@ const ladder::Registration registration({
     .role = ladder::Role::branch,
     .more_lines = {ladder::MoreLines::other,
                    "It says what d04 spells out; the parts have names that pages and lists need."},
-    .idea =
-        "What comes behind the reading is short: the launch that joins is there before it is needed, and has less to "
-        "join.",
+    .idea = "What comes behind the reading is short: the launch that joins is there before it is needed, and has less "
+            "to join.",
     .limit = "In d04_warps the join begins when the last share has ended. Of 7 us beside 1024 keys less than one is "
              "reading.",
     .prediction = "In turns, in a graph, over d04 in bf16, 32 heads over 8, one query: batch 1 beside 1024 keys 1.18, "

@@ -4,11 +4,6 @@
 
 namespace {
 
-template <class C>
-uint64_t tiles_of_rows(const ladder::Shape& spec) {
-  return (spec.n * (spec.heads / spec.key_heads()) + C::BR - 1) / C::BR;
-}
-
 // Without a mask, and of full sequences: else a block's tiles are those of its rows.
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
@@ -22,22 +17,16 @@ ladder::Counts predict(const ladder::Launched& spec) {
 
 template <class C>
 uint64_t workspace_bytes(const ladder::Shape& spec) {
-  const uint64_t tiles = tiles_of_rows<C>(spec) > 1 ? tiles_of_rows<typename C::Wide>(spec) : tiles_of_rows<C>(spec);
-  const uint64_t blocks = tiles * spec.batch * spec.key_heads();
+  const uint64_t rows = spec.n * (spec.heads / spec.key_heads()), of_tile = rows > C::BR ? C::Wide::BR : C::BR;
+  const uint64_t blocks = (rows + of_tile - 1) / of_tile * spec.batch * spec.key_heads();
   const int shares = blocks == 0 ? 1 : decoding::shares_of<C>(blocks, spec.keys(), decoding::MOST_SHARES);
   return shares == 1 ? 0 : shares * spec.batch_heads() * spec.n * (HEAD_DIM + 2) * sizeof(float);
 }
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
-                              ladder::WINDOW | ladder::CACHE | ladder::PAGES,
-                  .min_d = 8,
-                  .max_d = HEAD_DIM,
-                  .d_step = 8,
-                  .q = ladder::element_of<typename C::Element>,
-                  .kv = ladder::element_of<typename C::Element>,
-                  .o = ladder::element_of<typename C::Element>};
+  rest.accepts = ladder::accepts_any_d<typename C::Element>(
+      ladder::MODELS | ladder::WINDOW | ladder::CACHE | ladder::PAGES, HEAD_DIM);
   rest.writes_lse = true;
   rest.workspace_bytes = workspace_bytes<C>;
   rest.from_first_key = true;
@@ -54,17 +43,13 @@ const ladder::Registration registration({
     .idea = "A cache grows as its text does: it lies in pages, which a table finds, and each sequence has as many keys "
             "as it has.",
     .limit = "In d05_dependent all sequences have as many keys, behind each other: a cache would keep room for the "
-             "longest text that "
-             "each could become.",
+             "longest text that each could become.",
     .prediction =
         "In turns, in a graph, 32 heads over 8, one query, bf16: without pages, where all sequences are full, as d05 "
-        "(0.99 to "
-        "1.01). In pages, over the time in one piece, at batch 8 with 8192 and 65536 keys: of 256 and 64 keys 1.01 at "
-        "most, of 16 1.02, of 1 key 1.05; at batch 1 with 1024 keys 1.05: the table is asked once before anything else "
-        "can "
-        "be. Lengths 4641, 45118, 1730 and 1696: 65 us, where 50 are reading, because a share of the longest is six "
-        "times "
-        "as long as one of the mean. Bits are the same in pages and in one piece.",
+        "(0.99 to 1.01). In pages, over the time in one piece, at batch 8 with 8192 and 65536 keys: of 256 and 64 "
+        "keys 1.01 at most, of 16 1.02, of 1 key 1.05; at batch 1 with 1024 keys 1.05: the table is asked once before "
+        "anything else can be. Lengths 4641, 45118, 1730 and 1696: 65 us, where 50 are reading, because a share of "
+        "the longest is six times as long as one of the mean. Bits are the same in pages and in one piece.",
     .min_sm = 90,
     .needs = "mma.m16n8k16 in f16 or bf16, cp.async, shfl, griddepcontrol, 192 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 255, .spill_bytes = 72, .reason = "with 32 rows: O has 128 and Q 64"}},

@@ -30,14 +30,8 @@ uint64_t workspace_bytes(const ladder::Shape& spec) {
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
-                              ladder::WINDOW | ladder::CACHE | ladder::PAGES,
-                  .min_d = 8,
-                  .max_d = HEAD_DIM,
-                  .d_step = 8,
-                  .q = ladder::element_of<typename C::Element>,
-                  .kv = ladder::element_of<typename C::Element>,
-                  .o = ladder::element_of<typename C::Element>};
+  rest.accepts = ladder::accepts_any_d<typename C::Element>(
+      ladder::MODELS | ladder::WINDOW | ladder::CACHE | ladder::PAGES, HEAD_DIM);
   rest.writes_lse = true;
   rest.workspace_bytes = workspace_bytes<C>;
   rest.from_first_key = true;

@@ -55,9 +55,8 @@ const ladder::Registration registration({
     .role = ladder::Role::line,
     .idea = "A warpgroup takes the exponentials of one tile while PV of the tile before runs.",
     .limit = "A warpgroup waits for each of its products, and the tensor cores wait for its softmax.",
-    .prediction =
-        "+5 % to +10 %: QK of a tile and PV of the one before are asked for together, and the softmax runs under "
-        "PV. Two warpgroups cover one another in part already, so that not all of the softmax is won.",
+    .prediction = "+5 % to +10 %: QK of a tile and PV of the one before are asked for together, and the softmax runs "
+                  "under PV. Two warpgroups cover one another in part already, so that not all of the softmax is won.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, TMA, mbarrier, 160 KiB of shared memory",

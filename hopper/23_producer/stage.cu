@@ -44,9 +44,8 @@ const ladder::Registration registration({
     .role = ladder::Role::line,
     .idea = "A third warpgroup does nothing but ask for tiles, and gives its registers to the two that multiply.",
     .limit = "A thread that multiplies asks for tiles too, and its warpgroup waits when a stage is not yet empty.",
-    .prediction =
-        "+5 % to +10 %: a warpgroup that multiplies never waits for the other one any more, so that the two drift "
-        "apart, one in its softmax while the other multiplies.",
+    .prediction = "+5 % to +10 %: a warpgroup that multiplies never waits for the other one any more, so that the two "
+                  "drift apart, one in its softmax while the other multiplies.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, setmaxnreg, TMA, mbarrier, 160 KiB of shared memory",

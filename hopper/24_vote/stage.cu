@@ -43,9 +43,8 @@ const ladder::Registration registration({
     .idea =
         "A lane compares its own scores with the row's maximum; lanes exchange maxima only when one has outgrown it.",
     .limit = "The four lanes of a row exchange their maxima in every tile, though hardly ever is one of them new.",
-    .prediction =
-        "+3 % to +6 %: the exchanges wait for one another, and the exponentials for them, while a warp has little else "
-        "to issue. Where maxima keep growing, nothing: then all is done as before.",
+    .prediction = "+3 % to +6 %: the exchanges wait for one another, and the exponentials for them, while a warp has "
+                  "little else to issue. Where maxima keep growing, nothing: then all is done as before.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, setmaxnreg, TMA, mbarrier, 160 KiB of shared memory",

@@ -8,23 +8,8 @@ namespace {
 template <class C>
 ladder::Counts predict(const ladder::Launched& shape) {
   constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
-  const uint64_t q_tiles = shape.n / BR, pairs = (q_tiles + 1) / 2, heads = shape.batch_heads();
-  // A block computes with the tiles of keys up to its own, and copies half of what the later one of its pair needs.
-  uint64_t tiles = 0, copied = 0;
-  for (uint64_t q_tile = 0; q_tile < 2 * pairs; ++q_tile) {
-    const uint64_t kv_tiles = shape.causal ? ladder::min((q_tile / 2 + 1) * 2, q_tiles) : q_tiles;
-    tiles += heads * (shape.causal ? ladder::min(q_tile + 1, kv_tiles) : kv_tiles);
-    copied += heads * kv_tiles;
-  }
-  const uint64_t shares = heads * (shape.causal ? (pairs + 1) / 2 : pairs);  // two pairs or one
-  const uint64_t clusters = ladder::min<uint64_t>(shares, shape.multiprocessors / 2), blocks = 2 * clusters;
-  const uint64_t rounds = (shares + clusters - 1) / clusters * (shape.causal && pairs > 1 ? 2 : 1);  // of the first
-  uint64_t idle = 0;  // second blocks whose tiles all lie outside; under a mask they have an earlier pair, too
-  for (uint64_t cluster = 0; cluster < clusters; ++cluster) {
-    bool works = shape.causal && q_tiles > 1;
-    for (uint64_t pair = cluster; pair < pairs * heads; pair += clusters) works |= pair % pairs * 2 + 1 < q_tiles;
-    idle += !works;
-  }
+  const auto [q_tiles, pairs, heads, tiles, copied, shares, clusters, blocks, rounds, idle] =
+      ladder::coupled(shape, BR);
   const uint64_t q_warps = heads * 2 * pairs * WARPS;
   const ladder::Walk walk{.tiles = q_tiles, .stages = C::STAGES, .qk = HEAD_DIM / 16, .pv = BC / 16};
   return {.wgmma = tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),           // QK by slices of d, PV by slices of keys
@@ -72,13 +57,11 @@ const ladder::Registration registration({
     .more_lines =
         {ladder::MoreLines::other,
          "Told anew: the loop over keys is a step with a mask and one without, in words that later rungs keep."},
-    .idea =
-        "Causal: tiles of the future are not visited, the tile on the diagonal is masked, and long and short tiles of "
-        "queries take turns.",
+    .idea = "Causal: tiles of the future are not visited, the tile on the diagonal is masked, and long and short "
+            "tiles of queries take turns.",
     .limit = "Under a causal mask half of the scores are known to count for nothing.",
-    .prediction =
-        "Causal at n = 8192: 0.95 of the dense rate. Half of the tiles on the diagonal is wasted, 1.6 %; each "
-        "tile of queries has half as many tiles of keys to hide its beginning and its end behind.",
+    .prediction = "Causal at n = 8192: 0.95 of the dense rate. Half of the tiles on the diagonal is wasted, 1.6 %; "
+                  "each tile of queries has half as many tiles of keys to hide its beginning and its end behind.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",

@@ -8,23 +8,8 @@ namespace {
 template <class C>
 ladder::Counts predict(const ladder::Launched& shape) {
   constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
-  const uint64_t q_tiles = shape.n / BR, pairs = (q_tiles + 1) / 2, heads = shape.batch_heads();
-  // A block computes with the tiles of keys up to its own, and copies half of what the later one of its pair needs.
-  uint64_t tiles = 0, copied = 0;
-  for (uint64_t q_tile = 0; q_tile < 2 * pairs; ++q_tile) {
-    const uint64_t kv_tiles = shape.causal ? ladder::min((q_tile / 2 + 1) * 2, q_tiles) : q_tiles;
-    tiles += heads * (shape.causal ? ladder::min(q_tile + 1, kv_tiles) : kv_tiles);
-    copied += heads * kv_tiles;
-  }
-  const uint64_t shares = heads * (shape.causal ? (pairs + 1) / 2 : pairs);  // two pairs or one
-  const uint64_t clusters = ladder::min<uint64_t>(shares, shape.multiprocessors / 2), blocks = 2 * clusters;
-  const uint64_t rounds = (shares + clusters - 1) / clusters * (shape.causal && pairs > 1 ? 2 : 1);  // of the first
-  uint64_t idle = 0;  // second blocks whose tiles all lie outside; under a mask they have an earlier pair, too
-  for (uint64_t cluster = 0; cluster < clusters; ++cluster) {
-    bool works = shape.causal && q_tiles > 1;
-    for (uint64_t pair = cluster; pair < pairs * heads; pair += clusters) works |= pair % pairs * 2 + 1 < q_tiles;
-    idle += !works;
-  }
+  const auto [q_tiles, pairs, heads, tiles, copied, shares, clusters, blocks, rounds, idle] =
+      ladder::coupled(shape, BR);
   const uint64_t q_warps = heads * 2 * pairs * WARPS;
   const ladder::Walk walk{.tiles = q_tiles, .stages = C::STAGES, .qk = HEAD_DIM / 16, .pv = BC / 16};
   return {.wgmma = tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),           // QK by slices of d, PV by slices of keys
@@ -74,9 +59,8 @@ const ladder::Registration registration({
     .idea = "A warp waits for its O to leave shared memory when the first product of its next queries runs already.",
     .limit = "Between two tiles of queries a warp waits until the copy engine has read its O, and no product of its "
              "warpgroup runs.",
-    .prediction =
-        "Up to 4 % at n = 512, where a head has four tiles of keys; 1 % at n = 2048, nothing at n = 8192. No count "
-        "changes.",
+    .prediction = "Up to 4 % at n = 512, where a head has four tiles of keys; 1 % at n = 2048, nothing at n = 8192. "
+                  "No count changes.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",

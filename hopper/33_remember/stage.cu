@@ -8,23 +8,8 @@ namespace {
 template <class C>
 ladder::Counts predict(const ladder::Launched& shape) {
   constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
-  const uint64_t q_tiles = shape.n / BR, pairs = (q_tiles + 1) / 2, heads = shape.batch_heads();
-  // A block computes with the tiles of keys up to its own, and copies half of what the later one of its pair needs.
-  uint64_t tiles = 0, copied = 0;
-  for (uint64_t q_tile = 0; q_tile < 2 * pairs; ++q_tile) {
-    const uint64_t kv_tiles = shape.causal ? ladder::min((q_tile / 2 + 1) * 2, q_tiles) : q_tiles;
-    tiles += heads * (shape.causal ? ladder::min(q_tile + 1, kv_tiles) : kv_tiles);
-    copied += heads * kv_tiles;
-  }
-  const uint64_t shares = heads * (shape.causal ? (pairs + 1) / 2 : pairs);  // two pairs or one
-  const uint64_t clusters = ladder::min<uint64_t>(shares, shape.multiprocessors / 2), blocks = 2 * clusters;
-  const uint64_t rounds = (shares + clusters - 1) / clusters * (shape.causal && pairs > 1 ? 2 : 1);  // of the first
-  uint64_t idle = 0;  // second blocks whose tiles all lie outside; under a mask they have an earlier pair, too
-  for (uint64_t cluster = 0; cluster < clusters; ++cluster) {
-    bool works = shape.causal && q_tiles > 1;
-    for (uint64_t pair = cluster; pair < pairs * heads; pair += clusters) works |= pair % pairs * 2 + 1 < q_tiles;
-    idle += !works;
-  }
+  const auto [q_tiles, pairs, heads, tiles, copied, shares, clusters, blocks, rounds, idle] =
+      ladder::coupled(shape, BR);
   const uint64_t q_warps = heads * 2 * pairs * WARPS;
   const ladder::Walk walk{.tiles = q_tiles, .stages = C::STAGES, .qk = HEAD_DIM / 16, .pv = BC / 16};
   return {.wgmma = tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),           // QK by slices of d, PV by slices of keys
@@ -54,16 +39,7 @@ ladder::Counts predict(const ladder::Launched& shape) {
 // A warp may make the weights of one tile twice, and is careful from then on, with its next queries, too.
 template <class C>
 ladder::Counts most_of_data(const ladder::Launched& shape) {
-  const uint64_t pairs = (shape.n / C::BR + 1) / 2, couples = (pairs + 1) / 2, heads = shape.batch_heads();
-  const uint64_t shares = heads * (shape.causal ? couples : pairs);
-  const uint64_t clusters = ladder::min<uint64_t>(shares, shape.multiprocessors / 2);
-  uint64_t surprises = 0;  // of a warp in each block of a pair
-  for (uint64_t cluster = 0; cluster < clusters; ++cluster) {
-    uint64_t rounds = 0;
-    for (uint64_t share = cluster; share < shares; share += clusters)
-      rounds += shape.causal && share % couples * 2 + 1 < pairs ? 2 : 1;
-    surprises += (rounds + 1) / 2;
-  }
+  const uint64_t surprises = ladder::surprises(shape, C::BR);
   return {.exponentials = surprises * 2 * C::WARPS * 16 * C::BC};
 }
 
@@ -82,11 +58,9 @@ const ladder::Registration registration({
     .role = ladder::Role::variant,
     .idea = "A warp that a tile has surprised is careful from the first tile of its next queries on.",
     .limit = "Each tile of queries begins with guesses: where scores are extreme, the weights of one tile of keys are "
-             "made twice "
-             "for each tile of queries.",
+             "made twice for each tile of queries.",
     .prediction = "On peaky inputs and large logits 1 % at n = 8192 and 8 % at n = 1024; nothing on normal ones. On "
-                  "inputs of this "
-                  "kind the emulator counts fewer exponentials; no other count changes.",
+                  "inputs of this kind the emulator counts fewer exponentials; no other count changes.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",

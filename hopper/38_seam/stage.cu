@@ -8,23 +8,8 @@ namespace {
 template <class C>
 ladder::Counts predict(const ladder::Launched& shape) {
   constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
-  const uint64_t q_tiles = shape.n / BR, pairs = (q_tiles + 1) / 2, heads = shape.batch_heads();
-  // A block computes with the tiles of keys up to its own, and copies half of what the later one of its pair needs.
-  uint64_t tiles = 0, copied = 0;
-  for (uint64_t q_tile = 0; q_tile < 2 * pairs; ++q_tile) {
-    const uint64_t kv_tiles = shape.causal ? ladder::min((q_tile / 2 + 1) * 2, q_tiles) : q_tiles;
-    tiles += heads * (shape.causal ? ladder::min(q_tile + 1, kv_tiles) : kv_tiles);
-    copied += heads * kv_tiles;
-  }
-  const uint64_t shares = heads * (shape.causal ? (pairs + 1) / 2 : pairs);  // two pairs or one
-  const uint64_t clusters = ladder::min<uint64_t>(shares, shape.multiprocessors / 2), blocks = 2 * clusters;
-  const uint64_t rounds = (shares + clusters - 1) / clusters * (shape.causal && pairs > 1 ? 2 : 1);  // of the first
-  uint64_t idle = 0;  // second blocks whose tiles all lie outside; under a mask they have an earlier pair, too
-  for (uint64_t cluster = 0; cluster < clusters; ++cluster) {
-    bool works = shape.causal && q_tiles > 1;
-    for (uint64_t pair = cluster; pair < pairs * heads; pair += clusters) works |= pair % pairs * 2 + 1 < q_tiles;
-    idle += !works;
-  }
+  const auto [q_tiles, pairs, heads, tiles, copied, shares, clusters, blocks, rounds, idle] =
+      ladder::coupled(shape, BR);
   const uint64_t q_warps = heads * 2 * pairs * WARPS;
   const ladder::Walk walk{
       .tiles = q_tiles, .stages = C::STAGES, .qk = HEAD_DIM / 16, .pv = BC / 16, .late_queries = true};
@@ -58,18 +43,9 @@ ladder::Counts predict(const ladder::Launched& shape) {
 // O is corrected at rest before the last product alone.
 template <class C>
 ladder::Counts most_of_data(const ladder::Launched& shape) {
-  const uint64_t pairs = (shape.n / C::BR + 1) / 2, couples = (pairs + 1) / 2, heads = shape.batch_heads();
-  const uint64_t shares = heads * (shape.causal ? couples : pairs);
-  const uint64_t clusters = ladder::min<uint64_t>(shares, shape.multiprocessors / 2);
-  uint64_t surprises = 0;  // of a warp in each block of a pair
-  for (uint64_t cluster = 0; cluster < clusters; ++cluster) {
-    uint64_t rounds = 0;
-    for (uint64_t share = cluster; share < shares; share += clusters)
-      rounds += shape.causal && share % couples * 2 + 1 < pairs ? 2 : 1;
-    surprises += (rounds + 1) / 2;
-  }
+  const uint64_t surprises = ladder::surprises(shape, C::BR);
   return {.exponentials = surprises * 2 * C::WARPS * 16 * C::BC,
-          .corrections_at_rest = heads * pairs * 2 * C::WARPS * 32};
+          .corrections_at_rest = ladder::coupled(shape, C::BR).pairs * shape.batch_heads() * 2 * C::WARPS * 32};
 }
 
 template <class C>

@@ -19,14 +19,7 @@ ladder::Counts predict(const ladder::Launched& spec) {
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = {
-      .features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED | ladder::WINDOW,
-      .min_d = 8,
-      .max_d = HEAD_DIM,
-      .d_step = 8,
-      .q = ladder::Element::bf16,
-      .kv = ladder::Element::bf16,
-      .o = ladder::Element::bf16};
+  rest.accepts = ladder::accepts_any_d<bf16>(ladder::MODELS | ladder::WINDOW, HEAD_DIM);
   rest.writes_lse = true;
   rest.from_first_key = true;
   rest.largest_score = 0x1p14f;  // beyond it a maximum that came by a sum has lost too much

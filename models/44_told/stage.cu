@@ -19,14 +19,7 @@ ladder::Counts predict(const ladder::Launched& spec) {
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = {
-      .features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED | ladder::WINDOW,
-      .min_d = 8,
-      .max_d = HEAD_DIM,
-      .d_step = 8,
-      .q = ladder::Element::bf16,
-      .kv = ladder::Element::bf16,
-      .o = ladder::Element::bf16};
+  rest.accepts = ladder::accepts_any_d<bf16>(ladder::MODELS | ladder::WINDOW, HEAD_DIM);
   rest.writes_lse = true;
   rest.from_first_key = true;
   rest.recorded = true;
@@ -43,9 +36,8 @@ const ladder::Registration registration({
     .limit = "Every thread computes the schedule for itself, and keeps it in registers while it has few to spare.",
     .prediction =
         "In turns, over 43, at n = 8192, dense and causal, 1.00, within 1 %: eight loads from shared memory for each "
-        "tile "
-        "of queries, and as much less to compute. In a window of 256 at n = 32768 1.02: what 43 has spilled to memory "
-        "there comes back into registers, and a tile of queries has three steps to hide it in.",
+        "tile of queries, and as much less to compute. In a window of 256 at n = 32768 1.02: what 43 has spilled to "
+        "memory there comes back into registers, and a tile of queries has three steps to hide it in.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",

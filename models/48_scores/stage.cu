@@ -21,14 +21,8 @@ ladder::Counts predict(const ladder::Launched& spec) {
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
-                              ladder::WINDOW | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK,
-                  .min_d = 8,
-                  .max_d = HEAD_DIM,
-                  .d_step = 8,
-                  .q = ladder::element_of<typename C::Element>,
-                  .kv = ladder::element_of<typename C::Element>,
-                  .o = ladder::element_of<typename C::Element>};
+  rest.accepts = ladder::accepts_any_d<typename C::Element>(
+      ladder::MODELS | ladder::WINDOW | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK, HEAD_DIM);
   rest.writes_lse = true;
   rest.from_first_key = true;
   rest.recorded = true;
@@ -45,12 +39,10 @@ const ladder::Registration registration({
             "may have a sink.",
     .limit = "A score is a product and a factor. Models cap it, take something from it by distance, and add one that "
              "belongs to no key.",
-    .prediction =
-        "In turns, in bf16, causal, 16 heads, over the same rung without: at n = 8192 a softcap 0.88, ALiBi 0.93, a "
-        "sink "
-        "1.00. A tile of 128 x 128 scores takes 1024 clocks of the unit for exponentials, and a tanh for each takes as "
-        "many again, beside 2048 of products; ALiBi is three instructions a score. Without any of them the rate is "
-        "47's, within 1 %.",
+    .prediction = "In turns, in bf16, causal, 16 heads, over the same rung without: at n = 8192 a softcap 0.88, ALiBi "
+                  "0.93, a sink 1.00. A tile of 128 x 128 scores takes 1024 clocks of the unit for exponentials, and "
+                  "a tanh for each takes as many again, beside 2048 of products; ALiBi is three instructions a score. "
+                  "Without any of them the rate is 47's, within 1 %.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",

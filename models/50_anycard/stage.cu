@@ -17,14 +17,8 @@ ladder::Counts predict(const ladder::Launched& spec) {
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
-                              ladder::WINDOW | ladder::VARLEN | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK,
-                  .min_d = 8,
-                  .max_d = C::HEAD_DIM,
-                  .d_step = 8,
-                  .q = ladder::element_of<typename C::Element>,
-                  .kv = ladder::element_of<typename C::Element>,
-                  .o = ladder::element_of<typename C::Element>};
+  rest.accepts = ladder::accepts_any_d<typename C::Element>(
+      ladder::MODELS | ladder::WINDOW | ladder::VARLEN | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK, C::HEAD_DIM);
   rest.writes_lse = true;
   rest.from_first_key = true;
   rest.conflict_ways = 1.0;
@@ -39,18 +33,14 @@ const ladder::Registration registration({
     .more_lines = {ladder::MoreLines::port,
                    "What 40 to 48 found, for mma.sync and cp.async: told anew, from 09 and not from a text for wgmma."},
     .idea = "All that models ask for, of one kernel with mma.sync and cp.async alone, for every GPU from sm_80 on.",
-    .limit =
-        "48 needs a Hopper card: wgmma, clusters, a copy engine. 09, of past_fa2, runs on every one since the A100, "
-        "and solves a problem that no model has.",
-    .prediction =
-        "In turns, over FlashAttention-2 in PyTorch, in bf16, 4 x 16 heads, n = 4096: 1.14 dense and 1.22 causal, "
-        "within 4 %. Dense "
-        "it is 09, which is 1.15 times FlashAttention-2 in f16, with 11's addresses for it and strides, lengths and a "
-        "test for masks against it; causal the longest blocks start first, and FlashAttention-2's do not. A window of "
-        "1024 at "
-        "n = 32768 has 0.85 of the causal rate at n = 16384: of the 18 tiles that a block walks through, 16 are what "
-        "it "
-        "asked for. Ten sequences of 37 to 8192 tokens have 0.93 of the dense rate at n = 4096.",
+    .limit = "48 needs a Hopper card: wgmma, clusters, a copy engine. 09, of past_fa2, runs on every one since the "
+             "A100, and solves a problem that no model has.",
+    .prediction = "In turns, over FlashAttention-2 in PyTorch, in bf16, 4 x 16 heads, n = 4096: 1.14 dense and 1.22 "
+                  "causal, within 4 %. Dense it is 09, which is 1.15 times FlashAttention-2 in f16, with 11's "
+                  "addresses for it and strides, lengths and a test for masks against it; causal the longest blocks "
+                  "start first, and FlashAttention-2's do not. A window of 1024 at n = 32768 has 0.85 of the causal "
+                  "rate at n = 16384: of the 18 tiles that a block walks through, 16 are what it asked for. Ten "
+                  "sequences of 37 to 8192 tokens have 0.93 of the dense rate at n = 4096.",
     .min_sm = 80,
     .needs = "mma.m16n8k16 in f16 or bf16, cp.async, 64 KiB of shared memory",
     .resources = {{.sm = 80,

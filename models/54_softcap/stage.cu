@@ -23,14 +23,8 @@ ladder::Counts predict(const ladder::Launched& spec) {
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
-                              ladder::WINDOW | ladder::SOFTCAP | ladder::SINK,
-                  .min_d = 8,
-                  .max_d = HEAD_DIM,
-                  .d_step = 8,
-                  .q = ladder::Element::bf16,
-                  .kv = ladder::Element::bf16,
-                  .o = ladder::Element::bf16};
+  rest.accepts =
+      ladder::accepts_any_d<bf16>(ladder::MODELS | ladder::WINDOW | ladder::SOFTCAP | ladder::SINK, HEAD_DIM);
   rest.writes_lse = true;
   rest.from_first_key = true;
   rest.recorded = true;
@@ -49,12 +43,11 @@ const ladder::Registration registration({
             "are made of the products at once.",
     .limit = "A softcap takes a tanh of each score, from the unit that makes the exponentials, and before the first of "
              "them.",
-    .prediction =
-        "In turns, in bf16, causal, 16 heads, n = 8192, a softcap of 50: 0.90 to 0.97 of the same rung's rate without, "
-        "where 48 has 0.68. Per score the polynomial takes three instructions more than the factor and the maximum "
-        "did, and the look at it half a one; a warp's 64 take 450 clocks to issue then, and its exponentials 512, so "
-        "these are what it waits for, as without a softcap. But the instructions take power. Without a softcap the "
-        "rate is 48's, within 1 %.",
+    .prediction = "In turns, in bf16, causal, 16 heads, n = 8192, a softcap of 50: 0.90 to 0.97 of the same rung's "
+                  "rate without, where 48 has 0.68. Per score the polynomial takes three instructions more than the "
+                  "factor and the maximum did, and the look at it half a one; a warp's 64 take 450 clocks to issue "
+                  "then, and its exponentials 512, so these are what it waits for, as without a softcap. But the "
+                  "instructions take power. Without a softcap the rate is 48's, within 1 %.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",

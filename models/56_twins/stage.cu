@@ -21,14 +21,7 @@ ladder::Counts predict(const ladder::Launched& spec) {
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = {
-      .features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED | ladder::SINK,
-      .min_d = 8,
-      .max_d = HEAD_DIM,
-      .d_step = 8,
-      .q = ladder::element_of<typename C::Element>,
-      .kv = ladder::element_of<typename C::Element>,
-      .o = ladder::element_of<typename C::Element>};
+  rest.accepts = ladder::accepts_any_d<typename C::Element>(ladder::MODELS | ladder::SINK, HEAD_DIM);
   rest.writes_lse = true;
   rest.from_first_key = true;
   rest.recorded = true;

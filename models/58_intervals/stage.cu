@@ -23,14 +23,8 @@ ladder::Counts predict(const ladder::Launched& spec) {
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
-                              ladder::WINDOW | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK | ladder::INTERVALS,
-                  .min_d = 8,
-                  .max_d = HEAD_DIM,
-                  .d_step = 8,
-                  .q = ladder::element_of<typename C::Element>,
-                  .kv = ladder::element_of<typename C::Element>,
-                  .o = ladder::element_of<typename C::Element>};
+  rest.accepts = ladder::accepts_any_d<typename C::Element>(
+      ladder::MODELS | ladder::WINDOW | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK | ladder::INTERVALS, HEAD_DIM);
   rest.writes_lse = true;
   rest.from_first_key = true;
   rest.recorded = true;
@@ -44,9 +38,8 @@ const ladder::Registration registration({
     .more_lines = {ladder::MoreLines::other,
                    "An interval of keys for each query: a warp looks at those of a tile, tells them, and walks by "
                    "them."},
-    .idea =
-        "Which keys a query sees is data, an interval for each query, and a warp finds the tiles of keys that 128 of "
-        "them need.",
+    .idea = "Which keys a query sees is data, an interval for each query, and a warp finds the tiles of keys that 128 "
+            "of them need.",
     .limit = "Causal or a window is a formula of the query's number. Documents that are packed into one sequence, and "
              "prefixes, have none.",
     .prediction =

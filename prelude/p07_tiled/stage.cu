@@ -35,9 +35,8 @@ const ladder::Registration registration({
     .more_lines = {ladder::MoreLines::other,
                    "A step of the recurrence takes a whole tile of keys, so that every loop over keys is cut in two; "
                    "half of it computes nothing that is right."},
-    .idea =
-        "A whole tile of keys takes one step of the recurrence: a lane computes whole scores of eight keys, and O is "
-        "corrected once for 64 keys.",
+    .idea = "A whole tile of keys takes one step of the recurrence: a lane computes whole scores of eight keys, and O "
+            "is corrected once for 64 keys.",
     .limit = "p06_regtile exchanges three times for every score, corrects O for every key, and computes each weight "
              "eight times.",
     .prediction = "A tile of 64 queries reads K and V a 64th as often, so memory no longer counts and the FP32 units "

@@ -33,9 +33,8 @@ const ladder::Registration registration({
     .name = "p11_lse",
     .previous = "p07_tiled",
     .role = ladder::Role::branch,
-    .idea =
-        "Beside O, the logarithm of each row's sum of weights: one float in which the whole softmax of a row can be "
-        "found again.",
+    .idea = "Beside O, the logarithm of each row's sum of weights: one float in which the whole softmax of a row can "
+            "be found again.",
     .limit = "p07_tiled knows each row's maximum and sum at its end, and lets go of both.",
     .prediction = "As fast as p07, 0.99 to 1.01 times: a logarithm and a store for each row, once, after 8192 keys.",
     .min_sm = 75,
