@@ -28,7 +28,7 @@
 //              store_scaled{,_part}  issue_QK  issue_PV  Ring: each is several instructions (words/warp.cuh)
 //              pack  mma  st_global_rounded: one, of either element
 //   launches   griddepcontrol_launch_dependents  griddepcontrol_wait
-//   host side  launch  launch_clusters  launch_dependent  multiprocessors  tensor_map_{3d,4d}
+//   host side  launch  launch_clusters  launch_dependent  multiprocessors  tensor_map_{3d,4d,4d_e4m3}
 //
 // Shared memory is a 32-bit address, touched only through these functions, so that the emulator sees every access.
 #pragma once

@@ -51,6 +51,10 @@ TensorMap tensor_map_4d(Device& device, const T* base, const uint64_t (&extent)[
                               .stride_bytes = {sizeof(T), stride_bytes[0], stride_bytes[1], stride_bytes[2]},
                               .box = {box[0], box[1], box[2], box[3]}});
 }
+inline TensorMap tensor_map_4d_e4m3(Device& device, const e4m3* base, const uint64_t (&extent)[4],
+                                    const uint64_t (&stride_bytes)[3], const uint32_t (&box)[4]) {
+  return tensor_map_4d(device, base, extent, stride_bytes, box);
+}
 
 // A copy lands as late as it can: when no thread can go on without it. Its destination is NaN until then, and
 // afterwards for threads that have not waited at its mbarrier.

@@ -72,6 +72,23 @@ TensorMap tensor_map_4d(Device& device, const Element* base, const uint64_t (&ex
   return tensor_map(device, base, extent, stride_bytes, box);
 }
 
+// The same of e4m3, or of any bytes: box[0] is 128. The copy engine asks of elements how long they are alone.
+inline TensorMap tensor_map_4d_e4m3(Device& device, const e4m3* base, const uint64_t (&extent)[4],
+                                    const uint64_t (&stride_bytes)[3], const uint32_t (&box)[4]) {
+  TensorMap map = {};
+  if (device.error != cudaSuccess) return map;
+  const uint32_t element_strides[4] = {1, 1, 1, 1};
+  const auto encode = tensor_map_encoder();
+  if (encode == nullptr) {
+    device.error = cudaErrorCallRequiresNewerDriver;
+  } else if (encode(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 4, const_cast<e4m3*>(base), extent, stride_bytes, box,
+                    element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS) {
+    device.error = cudaErrorInvalidValue;
+  }
+  return map;
+}
+
 // One arrival at an mbarrier, without waiting, as mbarrier_arrive; and the phase completes only when `bytes` (at most
 // 2^20 - 1 in a phase) have landed as well.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint32_t address, uint32_t bytes) {

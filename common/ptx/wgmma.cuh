@@ -192,6 +192,43 @@ __device__ __forceinline__ void wgmma_rs_e4m3(float (&d)[N_TILES][4], const uint
   WGMMA_RS_OF("e4m3", 32, WGMMA_K_MAJOR);
 }
 
+// The same of operands of 8 bits, which have no word for what is transposed.
+#define WGMMA_BYTES(N, A_TEXT, B, ACCUMULATE, ...)                                               \
+  if constexpr (8 * N_TILES == N)                                                                \
+  asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %" #ACCUMULATE                \
+               ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3.e4m3 {" WGMMA_TEXT_##N \
+               "}, " A_TEXT ", %" #B ", accumulate, 1, 1;\n}"                                    \
+               : WGMMA_D_##N                                                                     \
+               : __VA_ARGS__, "l"(b), "r"(static_cast<int>(accumulate)))
+#define WGMMA_BYTES_SS(N, A, B, ACCUMULATE) WGMMA_BYTES(N, "%" #A, B, ACCUMULATE, "l"(a))
+#define WGMMA_BYTES_RS(N, A0, A1, A2, A3, B, ACCUMULATE) \
+  WGMMA_BYTES(N, "{%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}", B, ACCUMULATE, "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]))
+
+// And in e4m3: D[64 x N] += A[64 x 32] B[32 x N], rows of 32 bytes again, B K-major, N = 8, 64, 128 or 256. A register of A
+// holds four elements of a row where FragmentA has two. What is kept of a sum are 14 bits: docs/adder.md.
+template <int N_TILES>
+__device__ __forceinline__ void wgmma_ss_e4m3(float (&d)[N_TILES][4], uint64_t a, uint64_t b, bool accumulate = true) {
+  needs_sm_90a();
+  WGMMA_BYTES_SS(8, 4, 5, 6);
+  else WGMMA_BYTES_SS(64, 32, 33, 34);
+  else WGMMA_BYTES_SS(128, 64, 65, 66);
+  else WGMMA_BYTES_SS(256, 128, 129, 130);
+  else WGMMA_NONE;
+}
+template <int N_TILES>
+__device__ __forceinline__ void wgmma_rs_e4m3(float (&d)[N_TILES][4], const uint32_t (&a)[4], uint64_t b,
+                                              bool accumulate = true) {
+  needs_sm_90a();
+  WGMMA_BYTES_RS(8, 4, 5, 6, 7, 8, 9);
+  else WGMMA_BYTES_RS(64, 32, 33, 34, 35, 36, 37);
+  else WGMMA_BYTES_RS(128, 64, 65, 66, 67, 68, 69);
+  else WGMMA_BYTES_RS(256, 128, 129, 130, 131, 132, 133);
+  else WGMMA_NONE;
+}
+
+#undef WGMMA_BYTES
+#undef WGMMA_BYTES_SS
+#undef WGMMA_BYTES_RS
 #undef WGMMA_TEXT_8
 #undef WGMMA_TEXT_32
 #undef WGMMA_TEXT_64

@@ -459,6 +459,10 @@ inline std::vector<ladder::conformance::Case> all_cases() {
      .what = "boxes of 64 x 8 x 2 x 1 from a tensor of 64 x 10 x 2 x 2 halves 1, 2, ...: at (0, 1, 0, 1), and at (8, 5, 0, 0), with parts outside",
      .layout = "shared memory, word by word, a row of a box per line", .input = tensor_rows(),
      .output_words = 2 * BOX_BYTES_4D / 4, .threads = 64, .smem_bytes = 2 * BOX_BYTES_4D + 8, .words_per_line = 32, .min_sm = 90},
+    {.primitive = "cp_async_bulk_tensor_4d.e4m3",
+     .what = "the same by a map of bytes: boxes of 128 x 8 x 2 x 1 at (0, 1, 0, 1) and (16, 5, 0, 0)",
+     .layout = "shared memory, word by word, a row of a box per line", .input = tensor_rows(),
+     .output_words = 2 * BOX_BYTES_4D / 4, .threads = 64, .smem_bytes = 2 * BOX_BYTES_4D + 8, .words_per_line = 32, .min_sm = 90},
     {.primitive = "cp_async_bulk_tensor_4d_multicast",
      .what = "two blocks, each brings a box of 64 x 8 x 2 x 1 halves of the head of its number, from row 1 on, to both",
      .layout = "shared memory of each, word by word, a row of a box per line", .input = tensor_rows(),
@@ -692,6 +696,7 @@ inline std::vector<ladder::conformance::Case> all_cases() {
 inline void (*map_kernel(std::string_view primitive))(TensorMap, uint32_t*) {
   if (primitive == "cp_async_bulk_tensor_3d") return cp_async_bulk_tensor_3d_case;
   if (primitive == "cp_async_bulk_tensor_4d") return cp_async_bulk_tensor_4d_case<false>;
+  if (primitive == "cp_async_bulk_tensor_4d.e4m3") return cp_async_bulk_tensor_4d_case<false, 16>;
   if (primitive == "cp_async_bulk_tensor_4d.policy") return cp_async_bulk_tensor_4d_case<true>;
   if (primitive == "cp_async_bulk_tensor_4d_multicast") return cp_async_bulk_tensor_4d_multicast_case;
   if (primitive == "cp_async_bulk_tensor_store_4d") return cp_async_bulk_tensor_store_4d_case;
@@ -718,7 +723,10 @@ inline void run_case(Device& device, const ladder::conformance::Case& test, cons
   const f16* const tensor = reinterpret_cast<const f16*>(test.input.empty() ? out : in);
   const bool is_4d = test.input.empty() || test.primitive.find("_4d") != std::string_view::npos;
   const TensorMap map =
-      is_4d ? tensor_map_4d(device, tensor, {64, ROWS_4D, 2, 2}, {256, 128, ROWS_4D * 256}, {64, BOX_ROWS_4D, 2, 1})
+      test.primitive.ends_with(".e4m3")
+          ? tensor_map_4d_e4m3(device, reinterpret_cast<const e4m3*>(tensor), {128, ROWS_4D, 2, 2},
+                               {256, 128, ROWS_4D * 256}, {128, BOX_ROWS_4D, 2, 1})
+      : is_4d ? tensor_map_4d(device, tensor, {64, ROWS_4D, 2, 2}, {256, 128, ROWS_4D * 256}, {64, BOX_ROWS_4D, 2, 1})
             : tensor_map_3d(device, tensor, {64, MAP_ROWS, 2}, {256, 128}, {64, BOX_ROWS, 2});
   launch_clusters(device, map_kernel(test.primitive), grid, block, test.cluster, test.smem_bytes, map, out);
 }

@@ -478,7 +478,7 @@ __global__ void mbarrier_arrive_expect_tx_case(const __grid_constant__ TensorMap
 // The same tensor as two heads of ROWS_4D rows. A box that ends in the next head, where zeros must be.
 constexpr uint32_t ROWS_4D = MAP_ROWS / 2, BOX_ROWS_4D = 8, BOX_BYTES_4D = 2 * BOX_ROWS_4D * 128;
 
-template <bool POLICY>
+template <bool POLICY, int X = 8>  // 16 bytes
 __global__ void cp_async_bulk_tensor_4d_case(const __grid_constant__ TensorMap map, uint32_t* out) {
   const uint32_t barrier = smem_base() + 2 * BOX_BYTES_4D;
   if (threadIdx.x == 0) {
@@ -487,7 +487,7 @@ __global__ void cp_async_bulk_tensor_4d_case(const __grid_constant__ TensorMap m
     mbarrier_arrive_expect_tx(barrier, 2 * BOX_BYTES_4D);
     if (!POLICY) cp_async_bulk_tensor_4d(smem_base(), map, 0, 1, 0, 1, barrier);
     if (POLICY) cp_async_bulk_tensor_4d(smem_base(), map, 0, 1, 0, 1, barrier, createpolicy_evict_last());
-    cp_async_bulk_tensor_4d(smem_base() + BOX_BYTES_4D, map, 8, 5, 0, 0, barrier);
+    cp_async_bulk_tensor_4d(smem_base() + BOX_BYTES_4D, map, X, 5, 0, 0, barrier);
   }
   __syncthreads();                   // safe to use the barrier
   mbarrier_wait_parity(barrier, 0);  // safe to read: both boxes have landed

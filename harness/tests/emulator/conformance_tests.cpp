@@ -730,6 +730,10 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
        [](const Words& in) {
          return two_boxes_4d(in, {0, 1, 1}, {8, 5, 0});
        }},
+      {"cp_async_bulk_tensor_4d.e4m3",
+       [](const Words& in) {
+         return two_boxes_4d(in, {0, 1, 1}, {8, 5, 0});
+       }},
       {"cp_async_bulk_tensor_4d_multicast", multicast_boxes},
       {"cp_async_bulk_tensor_store_4d",
        [](const Words&) {
@@ -864,7 +868,7 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
 
 // Primitives that no GPU has answered for yet. Whoever records their fixtures takes them off this list.
 const std::set<std::string> AWAITING_FIXTURE = {"wgmma_ss_e4m3", "wgmma_ss_e4m3.n128", "wgmma_rs_e4m3",
-                                                "wgmma_rs_e4m3.n128"};
+                                                "wgmma_rs_e4m3.n128", "cp_async_bulk_tensor_4d.e4m3"};
 
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file);

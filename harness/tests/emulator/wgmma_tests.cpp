@@ -387,7 +387,7 @@ TEST_CASE("a box of e4m3 has rows of 128, of which a product takes 32 at a time"
   Device device({.threads = 1});
   device.register_buffer(matrix.data(), sizeof matrix, "matrix", emulator::Access::read_only);
   device.register_buffer(out.data(), sizeof out, "out", emulator::Access::read_write);
-  const TensorMap map = tensor_map_4d(device, matrix.data(), {128, 64, 1, 1}, {128, 8192, 8192}, {128, 64, 1, 1});
+  const TensorMap map = tensor_map_4d_e4m3(device, matrix.data(), {128, 64, 1, 1}, {128, 8192, 8192}, {128, 64, 1, 1});
   launch(device, squares_of_bytes, dim3(1), dim3(128), SMEM_BYTES, map, out.data());
   check_silent(device);
   CHECK(device.counters().wgmma_flops == uint64_t{2} * 64 * 64 * 128);
