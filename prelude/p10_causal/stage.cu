@@ -28,7 +28,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest.accepts = {.features = ladder::CAUSAL};
-  rest.largest_score = 0x1p14f;  // beyond it a sum of 128 products, one after the other in f32, has lost too much
+  rest.largest_score = 0x1p14f;  // a key's sum has its lane's order, and rounds as no other's: p11_lse
   return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
 }
 

@@ -26,14 +26,16 @@ __device__ __forceinline__ uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
   return row * ROW_BYTES + chunk * 16;
 }
 
-// Copies a tile of ROWS x HEAD_DIM halves, contiguous in global memory, into shared memory.
-template <int ROWS, int THREADS>
+// Copies a tile of ROWS x HEAD_DIM halves, contiguous in global memory, into shared memory. SWIZZLED, XOR with a number
+// puts the same chunk of every fourth row in another bank group.
+template <int ROWS, int THREADS, bool SWIZZLED = false>
 __device__ __forceinline__ void load_tile(uint32_t tile, const f16* source) {
   constexpr int ROWS_PER_PASS = THREADS / ROW_CHUNKS;
   const uint32_t row = threadIdx.x / ROW_CHUNKS, chunk = threadIdx.x % ROW_CHUNKS;
   for (int first_row = 0; first_row < ROWS; first_row += ROWS_PER_PASS) {
     const uint4 eight_halves = ld_global_v4(source + (row + first_row) * HEAD_DIM + chunk * 8);
-    st_shared_v4(tile + chunk_offset(row + first_row, chunk), eight_halves);
+    const uint32_t swizzle = SWIZZLED ? (row / 4 ^ first_row / 4) % 8 : 0;
+    st_shared_v4(tile + chunk_offset(row + first_row, chunk ^ swizzle), eight_halves);
   }
 }
 
@@ -74,22 +76,21 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
   for (int tile = 0; tile < kv_tiles; ++tile, K += BC * HEAD_DIM, V += BC * HEAD_DIM) {
     // LOAD
     __syncthreads();  // safe to overwrite K and V: every warp has finished PV of the tile before
-    load_tile<BC, THREADS>(smem_K, K);
+    load_tile<BC, THREADS, true>(smem_K, K);
     load_tile<BC, THREADS>(smem_V, V);
     __syncthreads();  // safe to read Q, K and V: every thread has stored its part
 
-    // QK    Key j of a lane is row eighth * 4 + (j / 4) * 32 + j % 4 of K. Rows are a multiple of 128 B apart, so eight
-    //       lanes that read the same chunk of eight rows would meet in one bank: each begins its sum at another chunk.
+    // QK    Key j of a lane is row eighth * 4 + (j / 4) * 32 + j % 4 of K. Eight lanes read the same chunk of eight rows,
+    //       which is swizzled. So all sum in the same order, and keys that are alike have one score, however large it is.
     float S_part[ROWS][KEYS] = {};
 #pragma unroll 1
     for (int step = 0; step < ROW_CHUNKS; ++step) {
-      const uint32_t chunk = step ^ eighth;
       float Q_part[ROWS][8], K_part[8];
       for (int lane_row = 0; lane_row < ROWS; ++lane_row)
-        load_chunk(Q_part[lane_row], smem_Q + chunk_offset(first_row + lane_row, chunk));
+        load_chunk(Q_part[lane_row], smem_Q + chunk_offset(first_row + lane_row, step));
 #pragma unroll
       for (int j = 0; j < KEYS; ++j) {
-        load_chunk(K_part, smem_K + chunk_offset(eighth * 4 + (j / 4) * 32 + j % 4, chunk));
+        load_chunk(K_part, smem_K + chunk_offset(eighth * 4 + (j / 4) * 32 + j % 4, step ^ eighth));
         for (int lane_row = 0; lane_row < ROWS; ++lane_row) {
           for (int i = 0; i < 8; ++i) S_part[lane_row][j] += Q_part[lane_row][i] * K_part[i];
         }

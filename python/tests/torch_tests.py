@@ -63,7 +63,7 @@ class Torch(unittest.TestCase):
 
     def test_scores_of_any_size(self):
         # PyTorch's issue 121558 and what lies beside it. Where all keys are alike O is V; where each key is larger than all before it, of
-        # a query's the last one leaves nothing of the others.
+        # a query's the last one leaves nothing of the others. Normal ones are attention, as anywhere.
         seen = ({}, {"causal": True}, {"causal": True, "window": (20, 0)}, {"sink": torch.tensor([2.0, -1e30])})
         cases = [*itertools.product((torch.bfloat16,), (64, 128, 256), (133120, 1e6, 1e8, 1e18), (1, 200), seen),
                  *itertools.product((torch.float16,), (64, 96, 128, 256), (6e4,), (1, 200), seen)]
@@ -76,6 +76,12 @@ class Torch(unittest.TestCase):
                 grown = (ones * torch.arange(1, n + 1)[:, None, None]).to(dtype)  # exact: at most 256
                 out = flash_ladder.attention(large, grown, v, **options)
                 self.assertTrue(torch.equal(out, v if options.get("causal") else v[:, -1:].expand_as(v)))
+        sizes = [*itertools.product((torch.bfloat16,), (133120, 1e6, 1e8, 1e18)), (torch.float16, 8e3)]
+        for (dtype, size), d, causal in itertools.product(sizes, (64, 128, 256), (False, True)):
+            with self.subTest(dtype=dtype, d=d, size=size, causal=causal):
+                q, k, v = tensors(n=200, d=d, dtype=dtype)
+                q, k = (each.double().mul(size).to(dtype) for each in (q, k))
+                self.close(flash_ladder.attention(q, k, v, causal=causal), expected(q, k, v, causal))
 
     def test_it_is_attention(self):
         q, k, v = tensors(b=2)
