@@ -52,12 +52,17 @@ def decisive(halves: list[dict[str, str]]) -> dict[str, str] | None:
     return next((half for half in timed if not within(half)), timed[0] if timed else None)
 
 
+def is_time(half: dict[str, str]) -> bool:
+    """Whether more is slower."""
+    return half["of"].endswith((", time", ", us"))
+
+
 def verdict(halves: list[dict[str, str]]) -> tuple[str, str]:
     """Hit or missed, and on which side."""
     half = decisive(halves)
     if half is None or within(half):
         return ("hit" if half else ""), ""
-    return "missed", "faster" if float(half["came"]) > float(half["high"]) else "slower"
+    return "missed", "faster" if (float(half["came"]) > float(half["high"])) != is_time(half) else "slower"
 
 
 def names(commit: str = "") -> dict[str, str]:
