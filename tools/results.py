@@ -15,7 +15,8 @@ from tools import rungs
 from tools.paths import DOCS
 
 RESULTS = DOCS / "results"
-DECODING = "h200_decoding.csv"  # rungs of one query beside many keys, of which h200.csv has no rows
+DECODING, FUNCTIONS = "h200_decoding.csv", "h200_functions.csv"
+APART = {DECODING: ("attention", "of one query"), FUNCTIONS: ("rung", "of functions of a score")}  # files of rungs that h200.csv has no rows of: the column that names them
 SCHEMA: dict = json.loads((RESULTS / "schema.json").read_text(encoding="utf-8"))  # the one list of rules
 HEADLINE: dict[str, int] = SCHEMA["headline"]  # the shape of figures and tables
 SWEEP_TOKENS: int = SCHEMA["sweep_tokens"]  # batch times N, over N

@@ -24,7 +24,6 @@ LIST, HALVES = DOCS / "predictions.csv", DOCS / "prediction_halves.csv"
 SLACK = 0.005  # of a single number, which says as much by its digits: 1.01 is 1.005 to 1.015
 FOLDER = "docs/results"
 CARDS = ("h200.csv", "h100.csv")
-DECODING = results.DECODING
 REGIMES = {"sustained": "turns"}  # what it was called at first
 
 
@@ -53,12 +52,17 @@ def decisive(halves: list[dict[str, str]]) -> dict[str, str] | None:
     return next((half for half in timed if not within(half)), timed[0] if timed else None)
 
 
+def is_time(half: dict[str, str]) -> bool:
+    """Whether more is slower."""
+    return half["of"].endswith((", time", ", us"))
+
+
 def verdict(halves: list[dict[str, str]]) -> tuple[str, str]:
     """Hit or missed, and on which side."""
     half = decisive(halves)
     if half is None or within(half):
         return ("hit" if half else ""), ""
-    return "missed", "faster" if float(half["came"]) > float(half["high"]) else "slower"
+    return "missed", "faster" if (float(half["came"]) > float(half["high"])) != is_time(half) else "slower"
 
 
 def names(commit: str = "") -> dict[str, str]:
@@ -69,7 +73,7 @@ def names(commit: str = "") -> dict[str, str]:
 
 def commits() -> list[str]:
     """Those that brought results, the oldest first."""
-    listed = history.git("log", "--reverse", "--topo-order", "--format=%h", "--abbrev=8", "--", *(f"{FOLDER}/{name}" for name in CARDS), f"{FOLDER}/*trials*.csv", f"{FOLDER}/{DECODING}")
+    listed = history.git("log", "--reverse", "--topo-order", "--format=%h", "--abbrev=8", "--", *(f"{FOLDER}/{name}" for name in CARDS), f"{FOLDER}/*trials*.csv", *(f"{FOLDER}/{name}" for name in results.APART))
     return (listed or "").split()
 
 
@@ -119,8 +123,9 @@ def found(rungs: list[dict[str, str]], halves: list[dict[str, str]]) -> None:
     for commit in commits():
         with tempfile.TemporaryDirectory(prefix="first_rows.") as name, as_of(commit, Path(name)) as rows:
             timed = {row.stage for row in rows}
-            if (decoding := Path(name) / DECODING).exists():
-                timed |= {row["attention"] for row in table(decoding)}
+            for file, (column, _) in results.APART.items():
+                if (path := Path(name) / file).exists():
+                    timed |= {row[column] for row in table(path)}
             for row in rungs:
                 if not row["measured"] and row["stage"] in timed:
                     row["measured"] = commit

@@ -63,7 +63,7 @@ def stand_ins() -> dict[str, str]:
 def timed() -> list[Timed]:
     """What rows there are of rungs, in the files' order."""
     rows = [(row["stage"].partition("[")[0], row) for card in CARDS for row in results.table(f"{card}.csv") if row["kind"] == "stage" and row["source"] == "measured"]
-    rows += [(rung, row) for row in results.table(results.DECODING) if rungs.find(rung := row["attention"].partition(" ")[0])]
+    rows += [(rung, row) for file, (column, _) in results.APART.items() for row in results.table(file) if rungs.find(rung := row[column].partition(" ")[0])]
     rows += [(row["rung"], row) for row in results.table("h200_peers.csv") if row["rung"]]
     of = [(rung, row["commit"]) for rung, row in rows]
     dates = {key: row["date"] for key, (_, row) in zip(of, rows)}

@@ -26,9 +26,10 @@ def predicted() -> list[tuple[str, str, float, float, float]]:
     for name, row in first_rows.listed().items():
         half = first_rows.decisive([each for each in halves if each["stage"] == name])
         if row["verdict"] in ("hit", "missed") and half:
-            low, high = float(half["low"]), float(half["high"])
+            low, high, came = float(half["low"]), float(half["high"]), float(half["came"])
             slack = first_rows.SLACK if low == high else 0
-            found.append((name, row["verdict"], low - slack, high + slack, float(half["came"])))
+            low, high = low - slack, high + slack
+            found.append((name, row["verdict"], *((1 / high, 1 / low, 1 / came) if first_rows.is_time(half) else (low, high, came))))
     return found
 
 

@@ -217,11 +217,11 @@ def came(half: dict[str, str], over: str = "") -> str:
     if not half["came"]:
         return ""
     form, _, unit = half["form"].partition(" ")
-    now = f"{prose.value(half['formula']):.4f}"
+    now = prose.value(half["formula"])  # None: the row that stands was timed without the other
     of = half["of"].removeprefix(over).lstrip(", ") or ("dense" if over and half["of"] else half["of"])
     first = format(float(half["came"]), form)
-    lasting = first_rows.within(half) == first_rows.within(half | {"came": now})
-    return f"{of}{': ' if of else ''}{first}{f' {unit}' if unit else ''}{'' if lasting else f' (the row that stands: {float(now):{form}})'}"
+    lasting = now is None or first_rows.within(half) == first_rows.within(half | {"came": f"{now:.4f}"})
+    return f"{of}{': ' if of else ''}{first}{f' {unit}' if unit else ''}{'' if lasting else f' (the row that stands: {now:{form}})'}"
 
 
 def all_came(halves: list[dict[str, str]]) -> str:

@@ -23,7 +23,6 @@ from tools.site import blocks
 BEGIN, END = "<!-- measured:begin -->", "<!-- measured:end -->"
 CSV = DOCS / "results" / "h200.csv"
 OTHER_CARDS = ("h100.csv",)  # whose numbers stand in the prose
-DECODING = results.DECODING
 STALLS = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 
 # What the hardware counted: label, metric, how to write it. See tools/evidence/counters.py.
@@ -189,8 +188,9 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
         for other in filter(lambda name: CSV.with_name(name).exists(), OTHER_CARDS):
             if any(row.stage == stage for row in results.recorded(other)):
                 return f"Not timed on the H200 that these tables are of. What follows is of another card: {link(other)}."
-        if any(row["attention"] == stage for row in results.table(DECODING)):
-            return f"No table here: its figures are of one query, in {link(DECODING)}, and stand below."
+        for file, (column, what) in results.APART.items():
+            if any(row[column] == stage for row in results.table(file)):
+                return f"No table here: its figures are {what}, in {link(file)}, and stand below."
         return f"Not measured yet: {link(CSV.name)} has no row of this rung."
     lines = timing_lines(pairs)
     shown = {"TFLOPS, in turns", "TFLOPS, causal, in turns", "against the rung before, in turns", "against FA2 in PyTorch, in turns"}

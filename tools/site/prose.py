@@ -325,6 +325,13 @@ def decoding(attention: str, problem: str, column: str = "us_median", beside: st
     return _figure("h200", _only(found, f"{attention} with {problem} in docs/results/{results.DECODING}"), column)
 
 
+def functions(function: str, problem: str, rung: str = "89", column: str = "over") -> float:
+    """A figure of h200_functions.csv: of a rung with this function of the score, or with none, the rate over that of the rung without: functions('softcap', 'n=16384')."""
+    found = [row for row in results.table(results.FUNCTIONS)
+             if (row["function"], row["rung"].partition("_")[0]) == (function, rung) and set(problem.split()) <= set(row["problem"].split())]
+    return _figure("h200", _only(found, f"{rung} with {function or 'no function'}, {problem}, in docs/results/{results.FUNCTIONS}"), column)
+
+
 def race(kind: str, dtype: str, what: str, card: str = "h200") -> float:
     """Of the problems of a kind that flash_ladder takes in CARD_peers.csv, by the median of each one's rounds over the fastest library:
     how many there are (all), in how many it is ahead, and the least, the median and the most of these ratios."""
@@ -377,11 +384,12 @@ def slowed() -> set[tuple[str, str, str, str, str]]:
 
 @functools.cache
 def _spreads(card: str) -> list[tuple[float, str, results.Selection, str, str]]:
-    """How much a contestant's rate differs from one run to another on a card of this kind, in percent; who, at what, and the two commits."""
+    """How much the rate of a peer or a ceiling differs from one run to another on a card of this kind, in percent; who, at what, and the two commits.
+    (A rung may have changed in between.)"""
     rates: dict[tuple, dict[str, list[float]]] = {}
     for (selection, commit, heat), contestants in _groups(card).items():
         for name, rounds in contestants.items():
-            if (card, commit, heat, selection.problem, name) not in slowed():
+            if next(iter(rounds.values()))[0] != "stage" and (card, commit, heat, selection.problem, name) not in slowed():
                 rates.setdefault((name, selection), {}).setdefault(commit, []).append(statistics.median(ms for _, ms, _ in rounds.values()))
     pairs = [(name, selection, *pair) for (name, selection), runs in rates.items() for pair in itertools.combinations(sorted(runs.items()), 2)]
     return sorted((100 * max(statistics.median(one[1]), statistics.median(two[1])) / min(statistics.median(one[1]), statistics.median(two[1])) - 100,
@@ -389,7 +397,7 @@ def _spreads(card: str) -> list[tuple[float, str, results.Selection, str, str]]:
 
 
 def spread(card: str = "h200", share: float = 1.0) -> float:
-    """Of all pairs of runs that timed the same contestant at the same problem: by how many percent the rates of so large a share of them
+    """Of all pairs of runs that timed the same peer or ceiling at the same problem: by how many percent the rates of so large a share of them
     differ at most. 1 is all of them."""
     found = _spreads(card)
     return found[max(0, min(len(found), round(share * len(found))) - 1)][0]
@@ -462,7 +470,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, h100, repeat, again, beside, sweep, ncu, waits, traffic, latency, adder, prefill, overhead, page, decoding, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, steps, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, h100, repeat, again, beside, sweep, ncu, waits, traffic, latency, adder, prefill, overhead, page, functions, decoding, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, steps, mutants, count, min, max)}
 
 
 def value(expression: str):

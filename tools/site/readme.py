@@ -88,7 +88,7 @@ def ten_steps(csv: Path) -> str:
 def timed_anywhere(folder: Path) -> set[str]:
     """Rungs that a file of results has a row of, whatever the card and the problem."""
     tables_of = (path for path in sorted(folder.glob("*.csv")) if path.read_text(encoding="utf-8").partition("\n")[0].split(",") == results.columns("results"))
-    return {row.stage for path in tables_of for row in results.read(path)} | {row["attention"] for row in results.table(results.DECODING)}
+    return {row.stage for path in tables_of for row in results.read(path)} | {row[column] for file, (column, _) in results.APART.items() for row in results.table(file)}
 
 
 def rows(members: Collection[rungs.Rung], measured: dict[str, results.Row], up: str, elsewhere: Collection[str], roles: bool) -> list[str]:

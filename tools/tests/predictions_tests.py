@@ -94,12 +94,13 @@ class Predictions(unittest.TestCase):
                     self.assertTrue(not half["formula"] or prose.compares_two_runs(half["formula"]) == "" or not half["came"], half)
 
     def test_a_verdict_needs_all_halves_and_the_first_that_failed_decides(self) -> None:
-        def half(low: str, high: str, came: str) -> dict[str, str]:
-            return {"low": low, "high": high, "came": came}
+        def half(low: str, high: str, came: str, of: str = "") -> dict[str, str]:
+            return {"low": low, "high": high, "came": came, "of": of}
         hit, slow, fast, untimed = half("1", "1.1", "1.05"), half("0.99", "1.01", "0.97"), half("1.31", "1.31", "1.32"), half("1", "2", "")
         self.assertEqual(first_rows.verdict([hit, untimed]), ("hit", ""))
         self.assertEqual(first_rows.verdict([hit, slow, fast]), ("missed", "slower"))
         self.assertEqual(first_rows.verdict([fast]), ("missed", "faster"))
+        self.assertEqual(first_rows.verdict([half("1", "1.1", "1.2", "batch 8, over d06, time")]), ("missed", "slower"))
         self.assertEqual(first_rows.verdict([half("1.01", "1.01", "1.0149")]), ("hit", ""))
 
     def test_the_picture_is_of_these_numbers(self) -> None:
