@@ -55,6 +55,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
                   .o = ladder::element_of<typename C::T>,
                   .formula = "backward"};
   rest.workspace_bytes = workspace_bytes<C>;
+  rest.conflict_ways = 1.0;
   rest.recorded = true;
   return ladder::make_variant<C>(run<C>, gradients<C, false, Score<true>>, predict<C>, std::move(rest));
 }
