@@ -366,7 +366,8 @@ class Gradients(unittest.TestCase):
                     self.assertLess((found - wanted).abs().max(), 2 * (by_eager - wanted).abs().max() + 2**-11 * wanted.abs().max())
 
     def test_as_models_ask_for_them(self):
-        problems = ((40, 70, 128, {"causal": True}), (200, 130, 96, {}), (70, 150, 80, {"window": (30, 9)}), (90, 90, 64, {"causal": True, "window": (40, 0)}), (65, 65, 40, {}))
+        problems = ((40, 70, 128, {"causal": True}), (200, 130, 96, {}), (70, 150, 80, {"window": (30, 9)}), (90, 90, 64, {"causal": True, "window": (40, 0)}), (65, 65, 40, {}),
+                    (90, 130, 256, {"causal": True, "window": (70, 0)}), (70, 40, 160, {}))  # fmt: skip
         for (n, n_k, d, options), dtype in zip((*problems, *problems), itertools.cycle((torch.bfloat16, torch.float16))):
             generator = torch.Generator().manual_seed(0)
             q, k, v = (torch.randn(2, rows, heads, d, generator=generator).to(dtype) for rows, heads in ((n, 4), (n_k, 2), (n_k, 2)))
@@ -383,7 +384,8 @@ class Gradients(unittest.TestCase):
         slopes, sink = torch.tensor([0.5, 0.25, 0.125, 0.0625]), torch.tensor([0.5, -1.0, 2.0, -torch.inf])
         problems = ((70, 130, 128, {"softcap": 2.0}), (90, 90, 64, {"causal": True, "softcap": 20.0, "scale": 0.4}), (100, 70, 96, {"alibi_slopes": slopes}),
                     (130, 130, 64, {"sink": sink, "causal": True, "window": (40, 0)}), (65, 90, 128, {"sink": sink.bfloat16(), "softcap": 3.0}),
-                    (70, 70, 80, {"causal": True, "window": (50, 0), "softcap": 5.0, "alibi_slopes": slopes, "sink": sink}))  # fmt: skip
+                    (70, 70, 80, {"causal": True, "window": (50, 0), "softcap": 5.0, "alibi_slopes": slopes, "sink": sink}),
+                    (80, 90, 256, {"causal": True, "softcap": 5.0, "alibi_slopes": slopes, "sink": sink}))  # fmt: skip
         for (n, n_k, d, options), dtype in itertools.product(problems, (torch.bfloat16, torch.float16)):
             generator = torch.Generator().manual_seed(0)
             q, k, v = (torch.randn(2, rows, heads, d, generator=generator).to(dtype) for rows, heads in ((n, 4), (n_k, 2), (n_k, 2)))

@@ -1,0 +1,91 @@
+#include "harness/stage.hpp"
+#include "harness/tiles.hpp"
+#include "kernel.cuh"
+
+namespace {
+
+void convert(const ladder::Arguments& arguments, ScoreGradientParams& params) {
+  ladder::convert(arguments, static_cast<ModelGradientParams&>(params));
+  params.softcap = arguments.spec.softcap;
+  params.alibi_slopes = static_cast<const float*>(arguments.at("slopes"));
+  params.sinks = static_cast<const float*>(arguments.at("sinks"));
+  params.dsinks = static_cast<float*>(arguments.at("dsinks"));
+}
+
+bool is_varlen(const ladder::Spec& spec) {
+  return spec.lens_q.count > 0;
+}
+int total_of(const ladder::Spec& spec, const ladder::Lengths& lengths, int n) {
+  return is_varlen(spec) ? lengths.before(lengths.count) : spec.batch * n;
+}
+
+template <class C>
+int q_tiles_of(const ladder::Spec& spec) {
+  return is_varlen(spec) ? total_of(spec, spec.lens_q, spec.n) / C::BR + spec.batch
+                         : spec.batch * tiles_of<C::BR>(spec.n);
+}
+
+// Products are counted per tile of queries, which meets the 64 keys of a block.
+template <class C>
+ladder::Counts predict(const ladder::Shape& shape) {
+  const ladder::Backward walks(shape, C::BR, C::BC);
+  const uint64_t sinks = shape.sink ? shape.batch_heads() : 0;
+  const uint64_t of_gradient = C::HEAD_DIM / 128 * C::QUERY_SLICES, of_piece = C::KEY_SLICES;
+  return {.wgmma = walks.tiles * (2 * C::D_SLICES + 2 * of_gradient + C::dQ_PIECES * of_piece),  // S, dP; dV, dK; dQ
+          .wgmma_left_running = walks.tiles * (C::dQ_PIECES - 1) * of_piece,                     // dQ's next piece
+          .barriers = 2 * walks.blocks + sinks,
+          .gmem_bytes_reduced = walks.tiles * C::BR * C::HEAD_DIM * sizeof(float)};
+}
+
+template <class C>
+uint64_t workspace_bytes(const ladder::Shape& spec) {  // the list; the sum of dQ, LSE and D
+  return spec.batch * sizeof(Sequence) +
+         uint64_t(q_tiles_of<C>(spec)) * spec.heads * C::BR * (C::HEAD_DIM + 2) * sizeof(float);
+}
+
+template <class C>
+ladder::Variant variant(ladder::Variant rest = {}) {
+  rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
+                              ladder::WINDOW | ladder::VARLEN | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK,
+                  .min_d = C::HEAD_DIM - PANEL_COLS + 8,  // of several lengths a box may not begin behind the columns
+                  .max_d = C::HEAD_DIM,
+                  .d_step = 8,
+                  .q = ladder::element_of<typename C::T>,
+                  .kv = ladder::element_of<typename C::T>,
+                  .o = ladder::element_of<typename C::T>,
+                  .formula = "backward"};
+  rest.workspace_bytes = workspace_bytes<C>;
+  rest.conflict_ways = 1.0;
+  rest.recorded = true;
+  return ladder::make_variant<C>(run<C>, gradients<C, false, Score<true>>, predict<C>, std::move(rest));
+}
+
+const ladder::Registration registration({
+    .name = "90_oneeach",
+    .previous = "89_chainrule",
+    .role = ladder::Role::branch,
+    .more_lines = {ladder::MoreLines::other,
+                   "Each warpgroup has a function of its own where all had one, and P and dS change hands; the parts "
+                   "of a score are words now."},
+    .idea = "Heads of 256 columns: three warpgroups make a gradient each, and hand each other P and dS.",
+    .limit = "89_chainrule takes 128 columns: a warpgroup keeps dK and dV of 64 keys, 128 registers of each thread. "
+             "With 256 columns that would be 256, more than a thread can have.",
+    .prediction =
+        "In turns, bf16, 8 heads of 256 columns, over FlashAttention-3's gradients in the same heat: dense 0.98 to "
+        "1.18 at n = 4096 and 1.00 to 1.20 at 16384, where that is 450 to 540 TFLOPS; causal 0.96 to 1.18 and 1.00 to "
+        "1.20. A softcap of 50 costs 0 to 8 %. A tile of 64 x 64 takes 2560 clocks of products and 2,688 passes of "
+        "shared memory, 2,944 in 82 for as many products; but it adds 64 KiB to dQ, where 82 adds 32. The most "
+        "additions that we have seen are 3.1 TB a second, by FlashAttention-4 with 48 keys, which here is 500 TFLOPS.",
+    .min_sm = 90,
+    .max_sm = 90,
+    .needs = "wgmma, setmaxnreg, stmatrix, ldmatrix, TMA, red, mbarrier, tanh.approx, 226 KiB of shared memory",
+    .resources = {{.sm = 90,
+                   .registers = 128,
+                   .spill_bytes = 48,
+                   .reason = "of several lengths: where a sequence lies, while a block walks"}},
+    .variants = {variant<Config<bf16, 256, 2>>(), variant<Config<bf16, 192, 3>>({.label = "d <= 192"}),
+                 variant<Config<f16, 256, 2>>({.label = "f16"}),
+                 variant<Config<f16, 192, 3>>({.label = "f16, d <= 192"})},
+});
+
+}  // namespace
