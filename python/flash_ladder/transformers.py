@@ -298,14 +298,14 @@ def _one_query(q, k, v, code: torch.Tensor, scale, softcap: float, sink, in_grap
     """By a rung that reads caches; a sequence that does not see the first keys alone has them in pages of one key. None, and not in a graph:
     a tensor is one that the dispatcher has to see."""
     arrays, batch = library_of(q), q.shape[0]
+    is_anew = in_graph or (code.is_cuda and torch.cuda.is_current_stream_capturing())  # in each replay
     if not _reads_caches(q.shape[-1], arrays.element(q), softcap, sink is not None, arrays.device(q)):
-        return _in_several_lengths(q, k, v, code, scale, softcap, sink)
+        return _in_several_lengths(q, k, v, code, scale, softcap, sink, is_anew)
     lengths, rows = code.view(-1), None
     if code.numel() > batch:
         k, v, step = _as_rows(k, v)
         k, v = k[:, None], v[:, None]
-        in_graph_or_captured = in_graph or (code.is_cuda and torch.cuda.is_current_stream_capturing())  # each replay makes it anew
-        lengths, rows = _rows_of(code, batch, step) if in_graph_or_captured else _once(code, True, _rows_of, batch, step)
+        lengths, rows = _rows_of(code, batch, step) if is_anew else _once(code, True, _rows_of, batch, step)
     cache = Cache(lengths, rows)
     arguments = q, k, v, True, scale, None, softcap, None, sink, False, None, None
     if in_graph:
@@ -329,18 +329,31 @@ def _rows_of(code: torch.Tensor, batch: int, step: int) -> Tuple[torch.Tensor, t
     return lengths, torch.add(keys.view(batch, -1), sequences[:, None], alpha=step)
 
 
-def _in_several_lengths(q, k, v, code: torch.Tensor, scale, softcap: float, sink) -> torch.Tensor:
-    """By a rung of texts of several lengths: of two for each sequence, where the second has no query and the keys that are not seen."""
+def _in_several_lengths(q, k, v, code: torch.Tensor, scale, softcap: float, sink, in_graph: bool) -> torch.Tensor:
+    """By a rung of texts of several lengths: of two for each sequence, where the first has no query and the keys that are not seen."""
     batch, n_k = k.shape[:2]
-    lengths, firsts = code.view(-1)[:batch], torch.arange(batch, device=q.device, dtype=torch.int32)
+    lengths, sequences = code.view(-1)[:batch], torch.arange(batch, device=q.device, dtype=torch.int32)
+    begins = torch.zeros_like(sequences)
     if code.numel() > batch:
-        keys = code.view(-1)[2 * batch :].view(batch, n_k).long()
-        k, v = k[firsts[:, None], keys], v[firsts[:, None], keys]
+        keys = code.view(-1)[2 * batch :].view(batch, n_k)
+        if not in_graph and _once(code, True, _is_in_one_piece, batch):
+            begins = keys[:, 0]
+        else:
+            k, v = (each[sequences[:, None], keys] for each in (k, v))
     k_rows, v_rows, step = _as_rows(k, v)
-    begins = torch.stack([firsts * step, firsts * step + lengths], 1).flatten()
-    ends_q = torch.arange(1, 2 * batch + 2, device=q.device, dtype=torch.int32) // 2
-    packed = Packed(ends_q, F.pad(begins, (0, 1), value=len(k_rows)), 1, max(n_k, step))
+    begins = sequences * step + begins
+    ends_k = F.pad(torch.stack([begins, begins + lengths], 1).flatten(), (1, 1))
+    ends_k[-1:] = len(k_rows)
+    ends_q = torch.arange(2 * batch + 2, device=q.device, dtype=torch.int32) // 2
+    packed = Packed(ends_q, ends_k, 1, max(n_k, step))
     return _attention.run(q[:, 0], k_rows, v_rows, True, scale, None, softcap, None, sink, False, None, None, packed)[:, None]
+
+
+def _is_in_one_piece(code: torch.Tensor, batch: int) -> bool:
+    """A look at numbers."""
+    lengths, keys = code.view(-1)[:batch, None], code.view(-1)[2 * batch :].view(batch, -1)
+    ends = keys.gather(1, (lengths.long() - 1).clamp(min=0))
+    return bool(((ends - keys[:, :1] + 1 == lengths) | (lengths == 0)).all())
 
 
 def _kernel_of_one(q, k, v, code, scale, softcap, sink):

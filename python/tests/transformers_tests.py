@@ -41,6 +41,13 @@ def two_layers(family: str, kv_heads: int, dtype: torch.dtype, **more):
     return getattr(transformers, f"{family}ForCausalLM")(config).to(dtype).eval()
 
 
+def in_a_graph():
+    """A compiled step, on this device too."""
+    config = transformers.CompileConfig(fullgraph=True, backend="aot_eager", mode=None)
+    config._compile_all_devices = True
+    return config
+
+
 @contextlib.contextmanager
 def rungs():
     """Of the calls in it, in order."""
@@ -143,8 +150,6 @@ class Models(unittest.TestCase):
     def test_greedy_tokens_are_eagers(self):
         """Of a prompt that is padded and one that is not, or of two that are as long: 32 tokens, and rungs of decoding make them."""
         steps, static = 32, {"cache_implementation": "static"}
-        in_a_graph = transformers.CompileConfig(fullgraph=True, backend="aot_eager", mode=None)
-        in_a_graph._compile_all_devices = True
         model = two_layers("Llama", 1, torch.float16)
         ids = torch.randint(TOKENS, (2, 9), generator=torch.Generator(DEVICE).manual_seed(6))
         for padding in (4, 0):
@@ -156,7 +161,7 @@ class Models(unittest.TestCase):
                 return model.generate(ids, attention_mask=mask, max_new_tokens=steps, min_new_tokens=steps, do_sample=False, pad_token_id=0, **options).tolist()
 
             wanted = tokens("eager")
-            for options in ({}, static, *[{**static, "compile_config": in_a_graph}] * (padding > 0)):
+            for options in ({}, static, *[{**static, "compile_config": in_a_graph()}] * (padding > 0)):
                 with self.subTest(padding=padding, **options), rungs() as used:
                     self.assertEqual(tokens(NAME, **options), wanted)
                 if DEVICE.type == "cpu":  # there no call goes past Python
@@ -199,8 +204,9 @@ class Models(unittest.TestCase):
             self.assertLess((logits["eager"] - logits[NAME]).abs().max().item(), 4 * 2**-10 * logits["eager"].abs().max().item())
 
     def test_one_query_under_functions_of_a_score(self):
-        """No rung of decoding has those: those of several lengths have."""
-        for options in ({}, {"cache_implementation": "static"}):
+        """No rung of decoding has those: those of several lengths have, of padded keys where they lie, or else of a copy."""
+        static = {"cache_implementation": "static"}
+        for options in ({}, static, {**static, "compile_config": in_a_graph()}):
             self.generate(two_layers("Gemma2", 1, torch.bfloat16, sliding_window=6), **options)
 
     def test_one_query_with_gradients(self):
