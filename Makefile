@@ -69,6 +69,7 @@ plots:
 	  $(PYTHON) -m tools.plots.$$figure $${csv%.csv}_traffic.csv || [ $$? -eq 77 ] || exit; done; done
 	@$(PYTHON) -m tools.plots.predictions
 	@$(PYTHON) -m tools.plots.which
+	@$(PYTHON) -m tools.plots.halves
 	@$(PYTHON) -m tools.site.readme
 	@$(PYTHON) -m tools.site.chapters
 	@$(PYTHON) -m tools.site.course

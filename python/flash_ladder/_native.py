@@ -65,7 +65,7 @@ _in_python = ctypes.PyDLL(_library._name)  # its functions hold the interpreter'
 _in_python.flash_ladder_make_calls.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.py_object]
 _in_python.flash_ladder_make_calls.restype = ctypes.c_void_p
 _in_python.flash_ladder_add_call.argtypes = [
-    ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, *[ctypes.c_int] * 2, ctypes.c_void_p, ctypes.py_object,
+    ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, *[ctypes.c_int] * 2, ctypes.c_void_p, *[ctypes.py_object] * 2,
 ]  # fmt: skip
 _in_python.flash_ladder_function_of.argtypes = [ctypes.c_void_p]
 _in_python.flash_ladder_function_of.restype = ctypes.py_object
@@ -145,18 +145,14 @@ class Calls:
     """Those that were made with PyTorch's tensors. again(q, k, v, o, ...) makes one that is like one of them, without a step of Python, and
     returns o, which it makes where None is given; or None, and it is not done. Exceptions are PyTorch's."""
 
-    MOST = 32
-
     def __init__(self, exchange_api: int, count: int, is_neg):
-        self.made = _in_python.flash_ladder_make_calls(exchange_api, count, is_neg)
+        self.made, self.is_neg = _in_python.flash_ladder_make_calls(exchange_api, count, is_neg), is_neg  # which has to stay
         self.again = _in_python.flash_ladder_function_of(self.made) if self.made else lambda *_: None
-        self.kept: list = [is_neg]  # has to stay
 
     def add(self, plan: Plan, layouts: bytes, tensors: list, make_o, appended: Appended = Appended()) -> None:
-        if self.made and len(self.kept) <= self.MOST:
+        if self.made:
             objects = _POINTERS[len(tensors)].pack(*map(id, tensors))
-            if not _in_python.flash_ladder_add_call(self.made, plan._plan, layouts, len(layouts) // _TENSOR.size, *appended, objects, make_o):
-                self.kept.append((plan, make_o))
+            _in_python.flash_ladder_add_call(self.made, plan._plan, layouts, len(layouts) // _TENSOR.size, *appended, objects, make_o, plan)
 
 
 def merge(problem: str, tensors: bytes, addresses: list[int], in_f32: bool, device: int, stream: int, memory: tuple) -> None:

@@ -326,6 +326,8 @@ def _one_by_one(name: str, info, in_dims, arguments):
     results = [getattr(torch.ops.flash_ladder, name)(*of(i)) for i in range(info.batch_size)]
     if not results:
         raise NotImplementedError("torch.vmap over nothing: there is no call to take the result's shape from.")
+    if isinstance(results[0], Tensor):
+        return torch.stack(results), 0
     return tuple(torch.stack(each) for each in zip(*results)), (0,) * len(results[0])
 
 

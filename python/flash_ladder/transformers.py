@@ -5,6 +5,7 @@ means; what it cannot read it refuses. attend() makes one call of it, the same i
 
 from __future__ import annotations
 
+import functools
 import types
 from typing import List, NamedTuple, Optional, Tuple
 
@@ -14,8 +15,9 @@ import torch.nn.functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
 from transformers import AttentionInterface, AttentionMaskInterface, masking_utils
 
-from . import _attention, _torch
-from ._attention import MaskIntervals, Packed, attention
+from . import _attention, _native, _torch
+from ._arrays import library_of
+from ._attention import Cache, MaskIntervals, Packed, attention
 from ._attention import attend as attend_packed
 
 # transformers looks for every name that has "flash" in it on its hub of kernels.
@@ -37,12 +39,15 @@ def register() -> None:
 
 # ---- what a mask says ----------------------------------------------------------------------------------------------
 #
-# What mask() hands to all layers has four dimensions, as transformers passes such a tensor on without a look. It is one of two:
+# What mask() hands to all layers has four dimensions, as transformers passes such a tensor on without a look. It is one of three:
 # - [batch, left + 2, right + 2, 0], without numbers: all keys are there, and a query sees so many before and behind its own; -1 is all.
 # - [batch, 1, 1, HEADER + queries + keys], int64. Of each query and each key the number of its sequence in the row; of a key that nobody
 #   sees -1. The header is MAGIC, left, right, how far the first query is behind the first key, and whether it is to be refused. Where blocks
 #   see themselves whole, as pictures do, and the prefix of a PaliGemma, the same again: left and right within what they are added to, and
 #   of each query and each key the number of its block, or -1.
+# - [1, 1, 1, batch], int32, of one query of each sequence without gradients: how many keys it sees, which are the first ones. Or
+#   [1, 1, 1, 2 batch + batch keys]: that, the sequences' numbers, and of each all keys, first those that it sees. Nobody on the host knows
+#   these numbers, so nobody waits for them, and a CUDA graph makes them anew in each replay.
 
 WHERE = masking_utils.causal_mask_function.__code__.co_filename
 HEADER, OF_BLOCKS, MAGIC = 5, 2, 0x6C61646465720001
@@ -57,6 +62,7 @@ def mask(
     queries = (torch.arange(q_length, device=device) + q_offset)[None]
     keys = (torch.arange(kv_length, device=device) + kv_offset)[None]
     terms = _read(mask_function, queries, keys)
+    is_one = q_length == 1 and not torch.is_grad_enabled()
     if any(isinstance(each, _Remapped) for each in terms) and not any(isinstance(each, _Packed) for each in terms):
         raise NotImplementedError("The mask's positions are other ones than the rows', and nothing says which rows are one sequence." + OTHERWISE)
     windows = [each for each in terms if isinstance(each, _Window)]
@@ -68,6 +74,8 @@ def mask(
         there.append(F.pad(attention_mask, (0, max(0, kv_length + kv_offset - attention_mask.shape[-1]))))
     there = [each[:, kv_offset : kv_offset + kv_length].bool() for each in there]
     blocks = [each for each in terms if isinstance(each, _Blocks)]
+    if is_one and (there or same or blocks):
+        return _of_one_query(_seen(mask_function, batch_size, queries, keys, there))
     if not _is_read_by_others(queries, *there):
         for each in blocks:
             if not (each.ids >= 0).any():  # what they would be added to is all
@@ -78,6 +86,10 @@ def mask(
     lies_right = left < 0 and right < 0 or (not isinstance(q_offset, torch.Tensor) and q_offset + q_length == kv_offset + kv_length)
     if lies_right and not (same or there or blocks):
         return torch.empty((batch_size, left + 2, right + 2, 0), dtype=torch.int64, device=device)
+    if is_one and right == 0 and not 0 <= left < kv_length - 1:  # a cache of fixed size, of which the last keys are not there yet
+        return (queries[0] + 1 - kv_offset).clamp(0, kv_length).int().expand(1, 1, 1, batch_size).contiguous()
+    if is_one:
+        return _of_one_query(_seen(mask_function, batch_size, queries, keys, there))
 
     q_ids, k_ids = torch.zeros_like(queries), torch.zeros_like(keys)
     for each in same:  # three of these numbers fit into one
@@ -95,6 +107,24 @@ def mask(
         parts += [torch.full((1, 1), side, device=device, dtype=torch.int64) for side in (each.left, each.right)]
         parts += [each.ids[:, where[0]] for where in (queries, keys)]
     return torch.cat([each.long().expand(batch_size, -1) for each in parts], 1)[:, None, None]
+
+
+def _seen(function, batch: int, queries, keys, there) -> torch.Tensor:
+    """[batch, keys], whether the query of each sequence sees a key."""
+    sequences = torch.arange(batch, device=keys.device)[:, None, None, None]
+    seen = function(sequences, torch.zeros_like(sequences[:1]), queries[:, None, :, None], keys[:, None, None])[:, 0, 0]
+    for each in there:
+        seen = seen & each
+    return seen.expand(batch, -1)
+
+
+def _of_one_query(seen: torch.Tensor) -> torch.Tensor:
+    batch, n_k = seen.shape
+    numbers = torch.arange(max(batch, n_k), device=seen.device, dtype=torch.int32)
+    seen_so_far = seen.cumsum(1, dtype=torch.int32)
+    place = torch.where(seen, seen_so_far - 1, seen_so_far[:, -1:] + numbers[:n_k] - seen_so_far)
+    order = torch.empty_like(place).scatter_(1, place.long(), numbers[:n_k].expand(batch, -1))
+    return torch.cat([seen_so_far[:, -1], numbers[:batch], order.flatten()])[None, None, None]
 
 
 def _narrower(one: int, other: int) -> int:
@@ -205,6 +235,12 @@ def attend(
         left, right = -1 if not sliding_window else sliding_window - causal, 0 if causal else sliding_window or -1
         if attention_mask is not None:
             code = _of_padding(attention_mask, n_q, n_k, left, right)
+    elif attention_mask.ndim == 4 and attention_mask.dtype == torch.int32 and n_q == 1 and attention_mask.numel() in (batch, 2 * batch + batch * n_k):
+        if torch.is_grad_enabled() and _torch.wants_gradients(q, k, v, s_aux):
+            raise NotImplementedError("The mask was made without gradients, and the call wants some.\n  Both in torch.no_grad(), or neither")
+        arguments = q, k, v, attention_mask, scaling, softcap, s_aux
+        found = None if _is_read_by_others(q, k, v, attention_mask, s_aux) else _one_query(*arguments)
+        return (torch.ops.flash_ladder.attend_one(*arguments) if found is None else found), None
     elif attention_mask.ndim == 4 and attention_mask.dtype == torch.int64 and attention_mask.shape[-1] == 0:
         left, right = attention_mask.shape[1] - 2, attention_mask.shape[2] - 2
     elif attention_mask.ndim == 4 and attention_mask.dtype == torch.int64 and attention_mask.shape[-1] in _lengths_of_codes(n_q, n_k):
@@ -253,6 +289,84 @@ def _of_padding(there: torch.Tensor, n_q: int, n_k: int, left: int, right: int) 
     k_ids = F.pad(torch.where(there.bool(), 0, -1), (0, n_k - there.shape[1]), value=-1)
     header = torch.tensor([MAGIC, left, right, there.shape[1] - n_q, 0], device=device).expand(batch, -1)
     return torch.cat([header, torch.zeros((batch, n_q), dtype=torch.int64, device=device), k_ids], 1)[:, None, None]
+
+
+# ---- one query of each sequence -------------------------------------------------------------------------------------
+
+
+def _one_query(q, k, v, code: torch.Tensor, scale, softcap: float, sink, in_graph: bool = False) -> Optional[torch.Tensor]:
+    """By a rung that reads caches; a sequence that does not see the first keys alone has them in pages of one key. None, and not in a graph:
+    a tensor is one that the dispatcher has to see."""
+    arrays, batch = library_of(q), q.shape[0]
+    is_anew = in_graph or (code.is_cuda and torch.cuda.is_current_stream_capturing())  # in each replay
+    if not _reads_caches(q.shape[-1], arrays.element(q), softcap, sink is not None, arrays.device(q)):
+        return _in_several_lengths(q, k, v, code, scale, softcap, sink, is_anew)
+    lengths, rows = code.view(-1), None
+    if code.numel() > batch:
+        k, v, step = _as_rows(k, v)
+        k, v = k[:, None], v[:, None]
+        lengths, rows = _rows_of(code, batch, step) if is_anew else _once(code, True, _rows_of, batch, step)
+    cache = Cache(lengths, rows)
+    arguments = q, k, v, True, scale, None, softcap, None, sink, False, None, None
+    if in_graph:
+        return _attention.run(*arguments, cache)
+    found = _torch.again(*arguments, cache.kind, cache.given)
+    return _torch._run(*arguments, cache) if found is None else found
+
+
+@functools.lru_cache(maxsize=None)
+def _reads_caches(d: int, element: str, softcap: float, has_sink: bool, device: int) -> bool:
+    try:
+        _native.plan(f"nq=1 nk=64 d={d} {element} {f'softcap={softcap:.9g}' * bool(softcap)} {'sink' * has_sink} pages=1", None, device, False)
+    except (NotImplementedError, ValueError):
+        return False
+    return True
+
+
+def _rows_of(code: torch.Tensor, batch: int, step: int) -> Tuple[torch.Tensor, torch.Tensor]:
+    """How many keys each sequence sees, and in which rows they are, where a sequence begins `step` rows behind the one before."""
+    lengths, sequences, keys = code.view(-1).split([batch, batch, code.numel() - 2 * batch])
+    return lengths, torch.add(keys.view(batch, -1), sequences[:, None], alpha=step)
+
+
+def _in_several_lengths(q, k, v, code: torch.Tensor, scale, softcap: float, sink, in_graph: bool) -> torch.Tensor:
+    """By a rung of texts of several lengths: of two for each sequence, where the first has no query and the keys that are not seen."""
+    batch, n_k = k.shape[:2]
+    lengths, sequences = code.view(-1)[:batch], torch.arange(batch, device=q.device, dtype=torch.int32)
+    begins = torch.zeros_like(sequences)
+    if code.numel() > batch:
+        keys = code.view(-1)[2 * batch :].view(batch, n_k)
+        if not in_graph and _once(code, True, _is_in_one_piece, batch):
+            begins = keys[:, 0]
+        else:
+            k, v = (each[sequences[:, None], keys] for each in (k, v))
+    k_rows, v_rows, step = _as_rows(k, v)
+    begins = sequences * step + begins
+    ends_k = F.pad(torch.stack([begins, begins + lengths], 1).flatten(), (1, 1))
+    ends_k[-1:] = len(k_rows)
+    ends_q = torch.arange(2 * batch + 2, device=q.device, dtype=torch.int32) // 2
+    packed = Packed(ends_q, ends_k, 1, max(n_k, step))
+    return _attention.run(q[:, 0], k_rows, v_rows, True, scale, None, softcap, None, sink, False, None, None, packed)[:, None]
+
+
+def _is_in_one_piece(code: torch.Tensor, batch: int) -> bool:
+    """A look at numbers."""
+    lengths, keys = code.view(-1)[:batch, None], code.view(-1)[2 * batch :].view(batch, -1)
+    ends = keys.gather(1, (lengths.long() - 1).clamp(min=0))
+    return bool(((ends - keys[:, :1] + 1 == lengths) | (lengths == 0)).all())
+
+
+def _kernel_of_one(q, k, v, code, scale, softcap, sink):
+    return _one_query(q, k, v, code, scale, softcap, sink, in_graph=True)
+
+
+def _fake_of_one(q, k, v, code, scale, softcap, sink):
+    return q.new_empty(q.shape)
+
+
+def _autograd_of_one(keyset, *arguments):
+    _torch.refuse_tangents(arguments)
+    return _torch.below_autograd(torch.ops.flash_ladder.attend_one.default, keyset, arguments)
 
 
 # ---- from numbers to pieces: the rows of queries that see the same rows of keys ----------------------------------------
@@ -553,6 +667,8 @@ def _backward_autograd(keyset, *arguments):
     return _torch.below_autograd(torch.ops.flash_ladder.attend_backward.default, keyset, arguments)
 
 
+_torch.operator("attend_one(Tensor q, Tensor k, Tensor v, Tensor code, Scalar? scale, Scalar softcap, Tensor? sink) -> Tensor",
+                _kernel_of_one, _fake_of_one, _autograd_of_one)  # fmt: skip
 # Both wait for numbers of the device, which no CUDA graph can do.
 _OPTIONS = "Tensor? code, Tensor? positions, SymInt left, SymInt right, Scalar? scale, Scalar softcap, Tensor? sink"
 _torch.operator(f"attend(Tensor q, Tensor k, Tensor v, {_OPTIONS}, bool with_lse) -> (Tensor, Tensor)", _kernel, _fake, _autograd, "cudagraph_unsafe")

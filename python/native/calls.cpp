@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <deque>
 #include <iterator>
+#include <memory>
 #include <mutex>
 #include <string_view>
 #include <vector>
@@ -82,6 +82,8 @@ struct ExchangeApi {
 constexpr int32_t CUDA = 2;       // of device types
 constexpr Type BYTE = {1, 8, 1};  // unsigned
 constexpr int MOST_RANK = 4, MOST_TENSORS = 9;
+// Calls that are kept: the last ones, for a cache that grows makes a new one with each token, for all layers.
+constexpr size_t MOST_CALLS = 32;
 // A view of a storage that was freed, as FSDP frees them, has its own offset for an address. No card's memory begins so low; what does lie
 // there is looked at in Python.
 constexpr uintptr_t LOWEST_ON_A_GPU = uintptr_t{12} << 30;
@@ -136,6 +138,12 @@ class Workspace {
   Managed* made_ = nullptr;
 };
 
+// For as long as this lives, so does an object of Python's.
+struct Keep {
+  void operator()(PyObject* object) const { Py_DecRef(object); }
+};
+using Kept = std::unique_ptr<PyObject, Keep>;
+
 // Q, K, V, O and what else a kernel is told of, as Python gives them; behind them, where new tokens go into a cache first, k and v.
 struct Call {
   const flash_ladder_plan* plan;
@@ -147,7 +155,8 @@ struct Call {
   std::vector<int> appended_at;  // in `like`
   int n;                         // new tokens
   int lengths_at;                // of `tensors` the one that is then those lengths
-  PyObject* make_o;              // of Q
+  Kept make_o;                   // of Q
+  Kept owner;                    // of the plan
 
   int given() const { return static_cast<int>(like.size()); }
   // Those of the kernel: fewer than are given by k and v.
@@ -188,16 +197,29 @@ struct Call {
 }  // namespace
 
 struct flash_ladder_calls {
+  using Shared = std::shared_ptr<const Call>;  // whoever is in a call holds it; the last one ends with Python's lock
   const ExchangeApi* api;
-  int count;                       // of a call's objects
-  PyObject* is_neg;                // Tensor.is_neg, which refuses what is no tensor
-  std::deque<Call> calls = {};     // none is ever moved, for another thread may be in it
-  mutable std::mutex adding = {};  // Python without a lock of its own
+  int count;                                  // of a call's objects
+  PyObject* is_neg;                           // Tensor.is_neg, which refuses what is no tensor
+  std::array<Shared, MOST_CALLS> calls = {};  // the newest is the one before `next`
+  size_t next = 0;
+  mutable std::mutex adding = {};  // Python without a lock of its own; within it nothing of Python's
 
-  const Call* like(const Tensor* tensors, bool has_o) const {
+  Shared like(const Tensor* tensors, bool has_o) const {
     const std::lock_guard alone(adding);
-    const auto call = std::ranges::find_if(calls, [&](const Call& each) { return each.is_like(tensors, has_o); });
-    return call == calls.end() ? nullptr : &*call;
+    for (size_t age = 1; age <= MOST_CALLS; ++age) {
+      const Shared& call = calls[(next + MOST_CALLS - age) % MOST_CALLS];
+      if (call == nullptr) break;
+      if (call->is_like(tensors, has_o)) return call;
+    }
+    return nullptr;
+  }
+  // In place of the oldest one, which is returned.
+  Shared add(Shared call) {
+    const std::lock_guard alone(adding);
+    calls[next].swap(call);
+    next = (next + 1) % MOST_CALLS;
+    return call;
   }
 
   bool tensor_of(PyObject* object, Tensor* tensor) const {
@@ -255,10 +277,10 @@ PyObject* call_again(PyObject* self, PyObject* const* objects, intptr_t count) {
   for (int i = 0; i < count; ++i) {
     if (!(i == O && makes_o) && !calls.plain_tensor_of(objects[i], &tensors[i])) return failed();
   }
-  const Call* const call = calls.like(tensors, !makes_o);
+  const flash_ladder_calls::Shared call = calls.like(tensors, !makes_o);
   if (call == nullptr) return new_reference(none());
   PyObject* const o =
-      makes_o ? PyObject_CallFunctionObjArgs(call->make_o, objects[0], nullptr) : new_reference(objects[O]);
+      makes_o ? PyObject_CallFunctionObjArgs(call->make_o.get(), objects[0], nullptr) : new_reference(objects[O]);
   if (o == nullptr) return nullptr;
   const bool is_done =
       (!makes_o || calls.tensor_of(o, &tensors[O])) && start(calls, *call, tensors) == FLASH_LADDER_DONE;
@@ -273,7 +295,7 @@ flash_ladder_calls* flash_ladder_make_calls(const void* exchange_api, int count,
   const auto* const api = static_cast<const ExchangeApi*>(exchange_api);
   if (api->major != 1 || api->tensor_of == nullptr || count > MOST_TENSORS || PyCFunction_NewEx == nullptr)
     return nullptr;
-  return new flash_ladder_calls{api, count, static_cast<PyObject*>(is_neg)};
+  return new flash_ladder_calls{.api = api, .count = count, .is_neg = static_cast<PyObject*>(is_neg)};
 }
 
 void* flash_ladder_function_of(flash_ladder_calls* calls) {
@@ -286,9 +308,16 @@ void* flash_ladder_function_of(flash_ladder_calls* calls) {
 
 int flash_ladder_add_call(flash_ladder_calls* calls, const flash_ladder_plan* plan, const flash_ladder_tensor* tensors,
                           int tensor_count, const flash_ladder_tensor* appended, int appended_count, int n,
-                          void* const* objects, void* make_o) {
-  Call call{plan, {}, {tensors, tensors + tensor_count}, {appended, appended + appended_count}, {},
-            n,    0,  static_cast<PyObject*>(make_o)};
+                          void* const* objects, void* make_o, void* owner) {
+  Call call{.plan = plan,
+            .like = {},
+            .tensors = {tensors, tensors + tensor_count},
+            .appended = {appended, appended + appended_count},
+            .appended_at = {},
+            .n = n,
+            .lengths_at = 0,
+            .make_o = Kept(new_reference(static_cast<PyObject*>(make_o))),
+            .owner = Kept(new_reference(static_cast<PyObject*>(owner)))};
   Tensor of[MOST_TENSORS];
   for (int i = 0; i < calls->count; ++i) {
     if (!calls->tensor_of(static_cast<PyObject*>(objects[i]), &of[i])) return FLASH_LADDER_NOT_TAKEN;
@@ -304,7 +333,6 @@ int flash_ladder_add_call(flash_ladder_calls* calls, const flash_ladder_plan* pl
   };
   for (int i = 0; i + 1 < appended_count; ++i) call.appended_at.push_back(at(appended[i].name));
   call.lengths_at = at("cache_seqlens");
-  const std::lock_guard alone(calls->adding);
-  calls->calls.push_back(std::move(call));
+  calls->add(std::make_shared<Call>(std::move(call)));
   return FLASH_LADDER_DONE;
 }

@@ -67,18 +67,19 @@ FLASH_LADDER_API int flash_ladder_append(const flash_ladder_plan* plan, const fl
 /* For PyTorch's tensors, which are Python objects here: calls that were made, and of those that differ from one in numbers and addresses
  * alone the launch, without a step of Python. `exchange_api` is what torch.Tensor.__dlpack_c_exchange_api__ holds, `is_neg` is
  * torch.Tensor's. A call has `count` tensors: Q K V O and what else the kernel is told of; and k and v, where they are appended first.
- * What is made stays for good, and so must plans and functions. The interpreter's lock is held. NULL, or FLASH_LADDER_NOT_TAKEN: it
- * cannot be done so, or not here. */
+ * What is made stays for good, and so must is_neg. The interpreter's lock is held. NULL, or FLASH_LADDER_NOT_TAKEN: it cannot be done
+ * so, or not here. */
 typedef struct flash_ladder_calls flash_ladder_calls;
 FLASH_LADDER_API flash_ladder_calls* flash_ladder_make_calls(const void* exchange_api, int count, void* is_neg);
 
 /* One that was made with those objects. `tensors` is what flash_ladder_run was told, a workspace, which is PyTorch's memory for as long as
  * a call lasts, behind what is given; `appended` what flash_ladder_append was told with n new tokens, or there are 0 of it. make_o: a
- * function that makes O of Q, in one piece. NOT_TAKEN, too, if there is such a call. */
+ * function that makes O of Q, in one piece. `owner` is the object that owns the plan. Both are kept for as long as the call is, which is
+ * until some tens of others were added. NOT_TAKEN, too, if there is such a call. */
 FLASH_LADDER_API int flash_ladder_add_call(flash_ladder_calls* calls, const flash_ladder_plan* plan,
                                            const flash_ladder_tensor* tensors, int tensor_count,
                                            const flash_ladder_tensor* appended, int appended_count, int n,
-                                           void* const* objects, void* make_o);
+                                           void* const* objects, void* make_o, void* owner);
 
 /* A function for Python, a new reference. Of such objects, None for an O that is to be made, it returns O; or None, and there was no such
  * call before, or it cannot be done so. */

@@ -120,6 +120,27 @@ class Torch(unittest.TestCase):
         self.assertTrue(torch.equal(out, block(q, k, v)))
 
     @unittest.skipUnless(hasattr(torch.Tensor, "__dlpack_c_exchange_api__"), "this PyTorch has no functions for C")
+    @mock.patch.object(_native, "EMULATOR", None)
+    @mock.patch.dict(_torch._calls, clear=True)
+    def test_of_calls_beside_a_cache_that_grows_the_last_are_kept(self):
+        looked_at, longer = [], _attention.run_and_tell
+        q = torch.randn(1, 1, 2, 128).bfloat16()
+
+        def call(n):
+            k, v = torch.randn(2, 1, n, 1, 128).bfloat16().unbind()
+            wanted = expected(q, *(each.expand(-1, -1, 2, -1) for each in (k, v)))
+            self.assertLess((flash_ladder.attention(q, k, v, rung="d02_split") - wanted).abs().max().item(), 0.03)
+
+        with mock.patch.object(_attention, "run_and_tell", lambda *arguments: (looked_at.append(arguments[1].shape[1]), longer(*arguments))[1]):
+            for n in range(2, 50):
+                for _layer in range(2):
+                    call(n)
+            self.assertEqual(looked_at, list(range(2, 50)))
+            for n in (49, 20, 2):  # of these the first is forgotten alone
+                call(n)
+            self.assertEqual(looked_at[48:], [2])
+
+    @unittest.skipUnless(hasattr(torch.Tensor, "__dlpack_c_exchange_api__"), "this PyTorch has no functions for C")
     @mock.patch.object(_native, "EMULATOR", None)  # as on a GPU, where the caller's thread starts the kernel
     @mock.patch.dict(_torch._calls, clear=True)
     def test_a_call_like_an_earlier_one_takes_few_steps_of_python(self):

@@ -4,10 +4,12 @@ tiny, on a GPU as wide as a Llama 8B.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
 import unittest
 import warnings
+from unittest import mock
 
 for package in ("torch", "transformers"):
     if importlib.util.find_spec(package) is None:
@@ -18,6 +20,7 @@ import torch
 import transformers
 
 import flash_ladder.transformers
+from flash_ladder import _native
 
 flash_ladder.transformers.register()
 warnings.simplefilter("ignore")
@@ -36,6 +39,21 @@ def two_layers(family: str, kv_heads: int, dtype: torch.dtype, **more):
     )  # fmt: skip
     torch.manual_seed(0)
     return getattr(transformers, f"{family}ForCausalLM")(config).to(dtype).eval()
+
+
+def in_a_graph():
+    """A compiled step, on this device too."""
+    config = transformers.CompileConfig(fullgraph=True, backend="aot_eager", mode=None)
+    config._compile_all_devices = True
+    return config
+
+
+@contextlib.contextmanager
+def rungs():
+    """Of the calls in it, in order."""
+    used, run = [], _native.Plan.run
+    with mock.patch.object(_native.Plan, "run", lambda plan, *arguments: (used.append(plan.rung), run(plan, *arguments))[1]):
+        yield used
 
 
 class Models(unittest.TestCase):
@@ -128,6 +146,79 @@ class Models(unittest.TestCase):
 
     def test_generation_with_a_cache_of_fixed_size(self):
         self.generate(two_layers("Llama", 2, torch.bfloat16), cache_implementation="static")
+
+    def test_greedy_tokens_are_eagers(self):
+        """Of a prompt that is padded and one that is not, or of two that are as long: 32 tokens, and rungs of decoding make them."""
+        steps, static = 32, {"cache_implementation": "static"}
+        model = two_layers("Llama", 1, torch.float16)
+        ids = torch.randint(TOKENS, (2, 9), generator=torch.Generator(DEVICE).manual_seed(6))
+        for padding in (4, 0):
+            mask = torch.ones(2, 9, dtype=torch.long)
+            mask[0, :padding] = 0
+
+            def tokens(name, **options):
+                model.set_attn_implementation(name)
+                return model.generate(ids, attention_mask=mask, max_new_tokens=steps, min_new_tokens=steps, do_sample=False, pad_token_id=0, **options).tolist()
+
+            wanted = tokens("eager")
+            for options in ({}, static, *[{**static, "compile_config": in_a_graph()}] * (padding > 0)):
+                with self.subTest(padding=padding, **options), rungs() as used:
+                    self.assertEqual(tokens(NAME, **options), wanted)
+                if DEVICE.type == "cpu":  # there no call goes past Python
+                    self.assertEqual([each[0] for each in used[2:]], ["d"] * 2 * (steps - 1))
+
+    @unittest.skipIf(DEVICE.type == "cpu", "a CUDA graph")
+    def test_a_step_is_a_cuda_graph(self):
+        """A step of a cache of fixed size waits for nothing, and replays as the cache grows."""
+        model = two_layers("Llama", 1, torch.float16)
+        ids = torch.randint(TOKENS, (2, 9), generator=torch.Generator(DEVICE).manual_seed(6))
+        padded = torch.ones(2, 40, dtype=torch.long)
+        padded[0, :4] = 0
+        for mask in (None, padded):
+            logits = {}
+            for name in ("eager", NAME):
+                model.set_attn_implementation(name)
+                cache = transformers.StaticCache(config=model.config, max_cache_len=40)
+                token, after = ids[:, :1].clone(), []
+                step = lambda: model(token, attention_mask=mask, cache=cache, use_cache=True).logits
+                with torch.no_grad():
+                    model(ids, attention_mask=None if mask is None else mask[:, :9], cache=cache, use_cache=True)
+                    if name == NAME:
+                        step()  # rungs are chosen
+                        cache.crop(-1)
+                        torch.cuda.set_sync_debug_mode("error")
+                        try:
+                            step()
+                        finally:
+                            torch.cuda.set_sync_debug_mode("default")
+                        cache.crop(-1)
+                        graph = torch.cuda.CUDAGraph()
+                        with torch.cuda.graph(graph):
+                            made = step()  # which is done at a replay alone
+                    for i in range(1, 9):
+                        token.copy_(ids[:, i : i + 1])
+                        if name == NAME:
+                            graph.replay()
+                        after.append((made if name == NAME else step()).clone())
+                logits[name] = torch.stack(after)
+            self.assertLess((logits["eager"] - logits[NAME]).abs().max().item(), 4 * 2**-10 * logits["eager"].abs().max().item())
+
+    def test_one_query_under_functions_of_a_score(self):
+        """No rung of decoding has those: those of several lengths have, of padded keys where they lie, or else of a copy."""
+        static = {"cache_implementation": "static"}
+        for options in ({}, static, {**static, "compile_config": in_a_graph()}):
+            self.generate(two_layers("Gemma2", 1, torch.bfloat16, sliding_window=6), **options)
+
+    def test_one_query_with_gradients(self):
+        model = two_layers("Llama", 1, torch.float16)
+        mask = torch.ones(2, 1, dtype=torch.long)
+        gradients = {}
+        for name in ("eager", NAME):
+            model.set_attn_implementation(name)
+            model.zero_grad()
+            model(torch.tensor([[3], [5]]), attention_mask=mask).logits.float().square().sum().backward()
+            gradients[name] = model.model.layers[0].self_attn.v_proj.weight.grad.float()
+        self.assertLess((gradients[NAME] - gradients["eager"]).norm().item(), 0.05 * gradients["eager"].norm().item())
 
     def test_a_model_is_one_graph(self):
         model = two_layers("Llama", 2, torch.float16)

@@ -298,6 +298,13 @@ def prefill(attention: str, tokens: int, column: str) -> float:
     return float(_only(found, f"{attention} at {tokens} tokens in docs/results/h200_prefill.csv")[column])
 
 
+def generation(attention: str, sequences: int, tokens: int, column: str = "tokens_per_s", how: str = "graph") -> float:
+    """A figure of h200_generation.csv, of so many sequences as were asked for: generation('flash_ladder', 8, 32768, 'over_sdpa')."""
+    wanted = attention, how, str(sequences), str(tokens)
+    found = [row for row in results.table("h200_generation.csv") if (row["attention"], row["how"], row["asked"], row["tokens"]) == wanted]
+    return float(_only(found, f"{attention} of {sequences} sequences of {tokens} tokens ({how}) in docs/results/h200_generation.csv")[column])
+
+
 def overhead(call: str, dtype: str = "float16", column: str = "us_median", card: str = "h200") -> float:
     """A figure of h200_overhead.csv, or of another card's host: overhead('flash_ladder', 'bfloat16', 'us_least')."""
     file = f"{card}_overhead.csv"
@@ -470,7 +477,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, h100, repeat, again, beside, sweep, ncu, waits, traffic, latency, adder, prefill, overhead, page, functions, decoding, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, steps, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, h100, repeat, again, beside, sweep, ncu, waits, traffic, latency, adder, generation, prefill, overhead, page, functions, decoding, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, steps, mutants, count, min, max)}
 
 
 def value(expression: str):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tools import changes, results, rungs
 from tools.paths import ROOT
-from tools.plots import bytes_over_n, climb, engines, figure, memory_over_n, power, regimes, roofline, tflops_over_n, tflops_per_rung, time_over_n, traffic, waterfall
+from tools.plots import bytes_over_n, climb, engines, figure, halves, memory_over_n, power, regimes, roofline, tflops_over_n, tflops_per_rung, time_over_n, traffic, waterfall
 from tools.site import prose
 
 BEGIN, END = "<!-- ladder:begin -->", "<!-- ladder:end -->"  # the whole table
@@ -192,6 +192,8 @@ def main() -> int:
         if arguments.check and arguments.csv.is_file():
             check_figures(arguments.csv)
             check_figures(arguments.csv.with_name(arguments.csv.stem + "_traffic.csv"), results.traffic, TRAFFIC_FIGURES)
+            if arguments.csv.with_name(halves.CSV).is_file():
+                check_figures(arguments.csv.with_name(halves.CSV), lambda path: results.table(path.name), ((halves, halves.add_arguments),))
     except Stale as stale:
         print(stale, file=sys.stderr)
         return 1
