@@ -440,12 +440,13 @@ double page_of(const Spec& spec, const TensorSpec& K, int64_t i) {
 }
 
 // `values` are [units, n, d]; the tensor takes its rows from them: row i of its unit u is row first + (i + turn) % n of
-// values' unit u / group, where the units of a group are turned by different amounts.
+// values' unit u / group, where the units of a group are turned by different amounts. Times a factor for each unit, if there are any.
 Tensor tensor_of(const TensorSpec& spec, const std::vector<f16>& values, int64_t n, int64_t group, int64_t first,
-                 float factor = 1) {
+                 const std::vector<float>& factors = {}) {
   Tensor tensor(spec);
   const int64_t d = spec.columns();
-  if (spec.element == Element::f16 && group == 1 && spec.rows() == n && factor == 1) {
+  const auto is_one = [](float factor) { return factor == 1; };
+  if (spec.element == Element::f16 && group == 1 && spec.rows() == n && std::ranges::all_of(factors, is_one)) {
     std::ranges::copy(values, tensor.half().begin());
     return tensor;
   }
@@ -454,11 +455,23 @@ Tensor tensor_of(const TensorSpec& spec, const std::vector<f16>& values, int64_t
     for (int64_t i = begin; i < end; ++i) {
       const int64_t unit = i / spec.rows(), turned = (i % spec.rows() + unit % group * 29) % spec.rows();
       const f16* const from = &values[((unit / group) * n + first + turned) * d];
+      const float factor = factors.empty() ? 1 : factors[static_cast<size_t>(unit)];
       std::ranges::transform(from, from + d, numbers.begin(), [&](f16 value) { return factor * to_float(value); });
       info(spec.element).write(numbers, tensor.at(i * d));
     }
   });
   return tensor;
+}
+
+// What the elements of a byte of a unit of K or V are multiplied by: the largest value becomes the largest of its type. Of other seeds
+// some values are too large for that, or most are subnormal numbers.
+float scale_of(Element element, const std::vector<f16>& values, int64_t unit, int64_t count, uint64_t seed) {
+  float largest = 0;
+  for (int64_t i = unit * count; i < (unit + 1) * count; ++i)
+    if (const float size = std::abs(to_float(values[i])); std::isfinite(size)) largest = std::max(largest, size);
+  const uint64_t kind = (static_cast<uint64_t>(unit) + seed) % 4;
+  const float by = kind == 1 ? 0.5f : kind == 2 && element != Element::s8 ? 0x1p14f : 1;
+  return by * largest / static_cast<float>(info(element).largest);
 }
 
 // As scores are, far above all of them (of an even number of heads by more than f32 has exponentials of), so far below that it counts
@@ -501,9 +514,19 @@ Inputs make_inputs(InputKind kind, const Spec& spec, uint64_t seed) {
     } else if (each.name == "K" || each.name == "V") {
       // The ends of bf16 are further apart than those of f16, of which the values are made.
       const bool is_wide = each.name == "V" && kind == InputKind::wide_values && each.element == Element::bf16;
-      Tensor& keys =
-          tensors.add(tensor_of(each, each.name == "K" ? made.K : made.V, square.n, 1, 0, is_wide ? 0x1p30f : 1));
+      const std::vector<f16>& values = each.name == "K" ? made.K : made.V;
+      std::vector<float> factors(static_cast<size_t>(each.units()), is_wide ? 0x1p30f : 1);
+      for (int64_t unit = 0; spec.has_scales() && unit < each.units(); ++unit) {
+        const float scale = scale_of(each.element, values, unit, square.n * spec.d, seed + (each.name == "V"));
+        factors[static_cast<size_t>(unit)] = scale == 0 ? 1 : 1 / scale;
+      }
+      Tensor& keys = tensors.add(tensor_of(each, values, square.n, 1, 0, factors));
       if (kind == InputKind::nan_unseen) forget_unseen(keys, spec);
+    } else if (each.name == "K_scales" || each.name == "V_scales") {
+      Tensor& scales = tensors.add(Tensor(each));
+      const bool of_V = each.name == "V_scales";
+      for (int64_t unit = 0; unit < each.units(); ++unit)
+        scales.set(unit, scale_of(spec.kv_type, of_V ? made.V : made.K, unit, square.n * spec.d, seed + of_V));
     } else {
       Tensor tensor(each);
       for (int64_t i = 0; i < each.columns(); ++i) {
@@ -549,7 +572,9 @@ Inputs make_inputs(std::span<const InputKind> kinds, const Spec& spec, uint64_t 
     }
   }
   const Inputs whole = inputs.size() > 3 ? make_inputs(InputKind::normal, spec, seed) : Inputs();  // for what is fixed
-  for (size_t t = 3; t < inputs.size(); ++t) inputs.at(t) = whole.at(t);
+  for (size_t t = 3; t < inputs.size(); ++t) {
+    if (inputs.at(t).spec().is_fixed) inputs.at(t) = whole.at(t);
+  }
   return inputs;
 }
 
