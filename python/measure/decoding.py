@@ -128,7 +128,7 @@ def cached_cases(rungs: list[str]):
         yield " ".join(filter(None, words)), lambda name: bytes_read, graphs
 
 
-BYTES = ("float8_e4m3fn", "int8")
+BYTES = {"e4m3": "float8_e4m3fn", "int8": "int8"}
 
 
 def byte_cases(rungs: list[str]):
@@ -164,21 +164,22 @@ def byte_cases(rungs: list[str]):
 
             def call(q, K, V, *scales):
                 given[17:20] = (ones, *scales) if scales else (None,) * 3
-                return torch.ops.flash_attn_3.fwd(q.to(K.dtype), K, V, *given, *tail)[0]
+                return torch.ops.flash_attn_3.fwd(q, K, V, *given, *tail)[0]
 
+            there = [(q.to(K.dtype), K, *others) for q, K, *others in there]
             K, V, *scales = there[0][1:]
             K, V = (each.float() * scale[:, None, :, None] for each, scale in zip((K, V), scales)) if scales else (K, V)
             return graph_of([lambda each=each: call(*each) for each in there], unlike_of(K, V), most)
 
         quantised = lambda dtype: [(q, *flash_ladder.quantize_kv(K, V, dtype)) for q, K, V in copies]
         graphs = {rung: lambda rung=rung: of_rung(rung, copies) for rung in halves}
-        graphs |= {f"{last} {dtype}": lambda dtype=dtype: of_rung(last, quantised(dtype)) for dtype in reversed(BYTES)}
+        graphs |= {f"{last} {name}": lambda dtype=dtype: of_rung(last, quantised(dtype)) for name, dtype in BYTES.items()}
         if "fa3" in peers.contenders():
             graphs = {"fa3": lambda: of_fa3(copies, peers.MOST_UNLIKE[torch.bfloat16]),
-                      f"fa3 {BYTES[0]}": lambda: of_fa3(quantised(BYTES[0]), 0.1)} | graphs  # whose q and weights are e4m3, too
+                      "fa3 e4m3": lambda: of_fa3(quantised(BYTES["e4m3"]), 0.1)} | graphs  # whose q and weights are e4m3, too
         text = f"lens_k={','.join(map(str, lengths))}" if len(set(lengths)) > 1 else ""
         words = [f"b={batch}", f"h={HEADS}", f"kv={kv_heads}", "nq=1", f"nk={room}", f"d={D}", "bf16", text]
-        yield " ".join(filter(None, words)), lambda name: numbers * (1 if name.endswith(BYTES) else 2), graphs
+        yield " ".join(filter(None, words)), lambda name: numbers * (1 if name.endswith(tuple(BYTES)) else 2), graphs
 
 
 def microseconds(graph: torch.cuda.CUDAGraph) -> float:
@@ -203,7 +204,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     last, rows = options.rungs[-1], []
     if options.bytes:
-        last += f" {BYTES[0]}"
+        last += " e4m3"
     for words, bytes_read, makers in (byte_cases if options.bytes else cached_cases if options.cache else cases)(options.rungs):
         graphs = {}
         for name, make in makers.items():
