@@ -22,7 +22,7 @@ BYTES = {"float8_e4m3fn": "e4m3", "int8": "s8"}  # of which a kernel makes numbe
 
 def attention(
     q, k, v, *, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None,
-    mask_intervals=None, return_lse=False, out=None, rung=None, deterministic=False,
+    mask_intervals=None, return_lse=False, out=None, rung=None, deterministic=False, k_descale=None, v_descale=None,
 ):  # fmt: skip
     """softmax(q k^T * scale) v, by a kernel of the ladder.
 
@@ -47,6 +47,9 @@ def attention(
         rung: The kernel's name, "02_swizzle" or "02"; otherwise, of all that take the problem, of those with the newest
             instructions the last.
         deterministic: Gradients have the same bits in each run, as results always have.
+        k_descale: Of keys in float8_e4m3fn or int8, float32 [batch, kv_heads], none below 0: what they are multiplied by. quantize_kv makes
+            both. Such keys and values have no gradients.
+        v_descale: Of values, as k_descale; both or none.
 
     Returns:
         The result, [batch, n_q, heads, d], of q's kind; with return_lse a pair of it and its row sums' natural logarithms,
@@ -58,6 +61,10 @@ def attention(
         NotImplementedError: No kernel takes the problem, and why.
     """
     intervals = None if mask_intervals is None else _intervals(mask_intervals)
+    if k_descale is not None or v_descale is not None:
+        from ._cache import attend_bytes
+
+        return attend_bytes(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, intervals, k_descale, v_descale)
     if (again := short_ways.get(type(q))) is not None and deterministic is False:
         kind, given = (None, ()) if intervals is None else (intervals.kind, intervals.given)
         found = again(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, kind, given)
@@ -395,6 +402,11 @@ def why(
         if (intervals := options.pop("mask_intervals", None)) is not None:
             options["packed"] = _intervals(intervals)
         q = problem[0] if problem else options.get("q")
+        scales = tuple(options.pop(name, None) for name in ("k_descale", "v_descale"))
+        if not all(each is None for each in scales):
+            from ._cache import full_cache
+
+            options["packed"] = full_cache(library_of(q), q, problem[1] if len(problem) > 1 else options["k"], scales)
         if is_of_jax(q):
             from ._jax import call_of
         else:

@@ -103,6 +103,31 @@ def flash_attn_with_kvcache(
     return way(q, k_cache, v_cache, *options[:5], None, return_softmax_lse, None, rung, cache)
 
 
+def attend_bytes(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, intervals, k_descale, v_descale):
+    """attention() of keys and values of a byte, which are a cache that is full."""
+    if k_descale is None or v_descale is None:
+        raise ValueError("k_descale comes with v_descale: both or neither.")
+    if intervals is not None:
+        raise NotImplementedError("mask_intervals beside k_descale: no rung has both.\n  The same without one of them")
+    if is_of_jax(q):
+        raise TypeError("q is of JAX, for which no rung reads bytes.\n  PyTorch, NumPy and CuPy have such arrays")
+    arrays = library_of(q)
+    way = _attention.run
+    if is_of_torch(q):
+        from ._torch import attend_cache as way, refuse_around_a_cache
+
+        refuse_around_a_cache(q, k, v, alibi_slopes, sink, out, k_descale, v_descale)
+    for name, array in (("q", q), ("k", k)):
+        _attention.Call._refuse_another_kind(arrays, name, array, q)
+        if len(array.shape) != 4:
+            raise ValueError(f"{name} has the shape {list(array.shape)}; it must be [batch, n, heads, d].")
+    return way(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, full_cache(arrays, q, k, (k_descale, v_descale)))
+
+
+def full_cache(arrays, q, k, scales: tuple) -> _attention.Cache:
+    return _attention.Cache(arrays.full((int(q.shape[0]),), int(k.shape[1]), q, "int32"), None, scales=scales)
+
+
 def _refuse(**given) -> None:
     for name, value in given.items():
         if value is not None:

@@ -181,6 +181,11 @@ class Bytes(Cached):
                 out, lse = reference.attention(self.q[i : i + 1], k, v, causal=True)
                 outs.append(out)
                 lses.append(lse)
+            few = dict(causal=True, k_descale=k_scale, v_descale=v_scale)
+            by_attention = flash_ladder.attention(self.put(self.q), K[:, :40], V[:, :40], **few)
+            of_a_cache = flash_attn_with_kvcache(self.put(self.q), K[:, :40], V[:, :40], **few)
+            self.assertEqual(self.get(by_attention).tobytes(), self.get(of_a_cache).tobytes())
+            self.assertEqual(flash_ladder.why(self.put(self.q), K, V, k_descale=k_scale, v_descale=v_scale).rung, "d13_bytes")
             for heads in (2, 6):  # of queries: rows for the narrow tile, and for the wide one
                 q = np.ascontiguousarray(self.q[:, :, :heads])
                 got = flash_attn_with_kvcache(self.put(q), K, V, cache_seqlens=self.put(self.lengths), causal=True, return_softmax_lse=True,
@@ -236,6 +241,10 @@ class Bytes(Cached):
         ):  # fmt: skip
             with self.subTest(words), self.assertRaisesRegex(error, words):
                 call(**given)
+        for error, words, given in ((ValueError, "both or neither", {"v_descale": None}), (NotImplementedError, "no rung has both", {"mask_intervals": (self.lengths, self.lengths)}),
+                                    (NotImplementedError, "No rung takes", {"sink": self.put(np.zeros(HEADS, np.float32))})):  # fmt: skip
+            with self.subTest(words), self.assertRaisesRegex(error, words):
+                flash_ladder.attention(self.put(self.q), K, V, **{**dict(k_descale=k_scale, v_descale=v_scale), **given})
         quantise = lambda *given, **named: flash_ladder.quantize_kv(self.put(self.k), *given, **named)
         with self.assertRaisesRegex(TypeError, "one of float8_e4m3fn, int8"):
             quantise(self.put(self.v), "int4")
