@@ -70,6 +70,14 @@ struct CacheParams : ModelParams {
   int most_pages, page_size;
 };
 
+// And with keys and values of a byte, e4m3 or int8, times a scale of each head of keys of a sequence.
+struct ByteParams : CacheParams {
+  const float *K_scales, *V_scales;  // [batch, kv_heads], none below 0
+  struct {
+    int64_t batch, head;
+  } scale_strides;  // of both
+};
+
 // And with what becomes of a score s = Q K^T * softmax_scale before the softmax: softcap * tanh(s / softcap) unless
 // softcap is 0, and then s - slope * |distance|, of a key from the query's own. A sink is a score of each row that
 // belongs to no key.

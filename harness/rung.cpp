@@ -175,6 +175,14 @@ void convert(const Arguments& arguments, CacheParams& params) {
   params.most_pages = (spec.keys() + params.page_size - 1) / params.page_size;
 }
 
+void convert(const Arguments& arguments, ByteParams& params) {
+  convert(arguments, static_cast<CacheParams&>(params));
+  params.K_scales = static_cast<const float*>(arguments.at("K_scales"));
+  params.V_scales = static_cast<const float*>(arguments.at("V_scales"));
+  const int64_t(&strides)[3] = arguments.find("K_scales")->strides;
+  params.scale_strides = {strides[0], strides[1]};
+}
+
 namespace {
 
 void convert_functions(const Arguments& arguments, auto& params) {

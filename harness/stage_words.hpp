@@ -91,6 +91,11 @@ struct Spec {
   int key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
   float scale() const { return softmax_scale > 0 ? softmax_scale : 1.0f / std::sqrt(static_cast<float>(d)); }
   bool has_cache() const { return page != 0; }
+  // K and V are bytes times a scale of each head, of which a kernel makes f16 to multiply them with Q.
+  bool has_scales() const {
+    return (q_type == Element::f16 || q_type == Element::bf16) &&
+           (kv_type == Element::e4m3 || kv_type == Element::e5m2 || kv_type == Element::s8);
+  }
   int64_t batch_heads() const { return int64_t{batch} * heads; }
   int64_t elements() const { return batch_heads() * n * d; }
   bool operator==(const Spec&) const = default;
@@ -194,6 +199,7 @@ void convert(const Arguments& arguments, ModelParams& params);
 void convert(const Arguments& arguments, ScoreParams& params);
 void convert(const Arguments& arguments, CacheParams& params);
 void convert(const Arguments& arguments, CacheScoreParams& params);
+void convert(const Arguments& arguments, ByteParams& params);
 void convert(const Arguments& arguments, IntervalParams& params);
 void convert(const Arguments& arguments, GradientParams& params);
 void convert(const Arguments& arguments, ModelGradientParams& params);

@@ -173,6 +173,7 @@ uint16_t pack_e4m3x2(float low, float high);
 uint16_t pack_e5m2x2(float low, float high);
 uint32_t unpack_e4m3x2(uint16_t packed);
 uint32_t unpack_e5m2x2(uint16_t packed);
+uint32_t sub_f16x2(uint32_t a, uint32_t b);
 uint32_t prmt_b32(uint32_t low, uint32_t high, uint32_t selector);
 template <int TABLE>
 uint32_t lop3_b32(uint32_t a, uint32_t b, uint32_t c) {

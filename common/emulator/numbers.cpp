@@ -51,6 +51,14 @@ uint32_t unpack_e5m2x2(uint16_t packed) {
   return e5m2_to_half(packed & 0xff) | e5m2_to_half(packed >> 8) << 16;
 }
 
+// An f32 has so many bits that rounding it again makes no difference.
+uint32_t sub_f16x2(uint32_t a, uint32_t b) {
+  const auto of = [](uint32_t a, uint32_t b) -> uint32_t {
+    return float_to_half(half_to_float(static_cast<uint16_t>(a)) - half_to_float(static_cast<uint16_t>(b)));
+  };
+  return of(a, b) | of(a >> 16, b >> 16) << 16;
+}
+
 uint32_t prmt_b32(uint32_t low, uint32_t high, uint32_t selector) {
   const uint64_t all = uint64_t{high} << 32 | low;
   uint32_t bytes = 0;

@@ -96,6 +96,13 @@ __device__ __forceinline__ uint32_t lop3_b32(uint32_t a, uint32_t b, uint32_t c)
   return bits;
 }
 
+// Two f16 less two, each rounded to nearest even. Source: PTX ISA, "sub", sub.f16x2.
+__device__ __forceinline__ uint32_t sub_f16x2(uint32_t a, uint32_t b) {
+  uint32_t difference;
+  asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(difference) : "r"(a), "r"(b));
+  return difference;
+}
+
 // tanh(x) in one MUFU.TANH: a relative error of at most 2^-11. sm_75 and newer. Source: PTX ISA, "tanh", tanh.approx.f32.
 __device__ __forceinline__ float tanh_approx(float x) {
   float result;

@@ -236,6 +236,15 @@ inline std::vector<uint32_t> every_exponent() {
   return words;
 }
 
+// Two times two f16: of every exponent, less some of another one; and from 1024 on, less 1152.
+inline std::vector<uint32_t> differences_of_f16() {
+  const std::vector<uint32_t> all = every_exponent();
+  std::vector<uint32_t> words;
+  for (uint32_t i = 0; i < all.size(); ++i)
+    words.insert(words.end(), {all[i] | (0x6400 + 2 * i) << 16, all[(i * 37 + 5) % all.size()] | 0x6480u << 16});
+  return words;
+}
+
 // All bytes, two at a time.
 inline std::vector<uint32_t> pairs_of_bytes() {
   std::vector<uint32_t> words;
@@ -658,6 +667,9 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     {.primitive = "unpack_e5m2x2", .what = "all e5m2, two at a time, to f16",
      .layout = "each line: two e5m2, two f16", .kernel = unpack_8_bits_case<false>, .input = pairs_of_bytes(),
      .output_words = 256, .threads = 128, .words_per_line = 2, .min_sm = 90},
+    {.primitive = "sub_f16x2", .what = "two f16 less two, round to nearest even",
+     .layout = "each line: two f16, two f16, differences", .kernel = sub_f16x2_case, .input = differences_of_f16(),
+     .output_words = 384, .threads = 128, .words_per_line = 3},
     {.primitive = "prmt_b32", .what = "four of eight bytes, or their signs",
      .layout = "each line: low, high, selector, bytes", .kernel = prmt_b32_case, .input = selections(),
      .output_words = 4 * size(selections()) / 3, .threads = size(selections()) / 3, .words_per_line = 4},

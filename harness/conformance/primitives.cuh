@@ -1236,6 +1236,12 @@ __global__ void unpack_8_bits_case(const uint32_t* in, uint32_t* out) {
   out[2 * thread + 1] = E4M3 ? unpack_e4m3x2(packed) : unpack_e5m2x2(packed);
 }
 
+__global__ void sub_f16x2_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t* const own = in + 2 * threadIdx.x;
+  for (uint32_t i = 0; i < 2; ++i) out[3 * threadIdx.x + i] = own[i];
+  out[3 * threadIdx.x + 2] = sub_f16x2(own[0], own[1]);
+}
+
 __global__ void prmt_b32_case(const uint32_t* in, uint32_t* out) {
   const uint32_t* const own = in + 3 * threadIdx.x;
   for (uint32_t i = 0; i < 3; ++i) out[4 * threadIdx.x + i] = own[i];

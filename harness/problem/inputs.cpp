@@ -460,18 +460,33 @@ double page_of(const Spec& spec, const TensorSpec& K, int64_t i) {
 }
 
 // `values` are [units, n, d]; the tensor takes its rows from them: row i of its unit u is row first + (i + turn) % n of
-// values' unit u / group, where the units of a group are turned by different amounts.
-Tensor tensor_of(const TensorSpec& spec, const Numbers& values, int64_t n, int64_t group, int64_t first) {
+// values' unit u / group, where the units of a group are turned by different amounts. Times a factor for each unit, if there are any.
+Tensor tensor_of(const TensorSpec& spec, const Numbers& values, int64_t n, int64_t group, int64_t first,
+                 const std::vector<float>& factors = {}) {
   Tensor tensor(spec);
   const int64_t d = spec.columns();
   parallel_for(spec.units() * spec.rows(), 256, [&](int64_t begin, int64_t end) {
+    std::vector<float> numbers(static_cast<size_t>(d));
     for (int64_t i = begin; i < end; ++i) {
       const int64_t unit = i / spec.rows(), turned = (i % spec.rows() + unit % group * 29) % spec.rows();
-      info(spec.element)
-          .write({&values.of[((unit / group) * n + first + turned) * d], static_cast<size_t>(d)}, tensor.at(i * d));
+      const float* const from = &values.of[static_cast<size_t>(((unit / group) * n + first + turned) * d)];
+      const float factor = factors.empty() ? 1 : factors[static_cast<size_t>(unit)];
+      std::transform(from, from + d, numbers.begin(), [&](float value) { return factor * value; });
+      info(spec.element).write(numbers, tensor.at(i * d));
     }
   });
   return tensor;
+}
+
+// What the elements of a byte of a unit of K or V are multiplied by: the largest value becomes the largest of its type. Of other seeds
+// some values are too large for that, or most are subnormal numbers.
+float scale_of(Element element, const Numbers& values, int64_t unit, int64_t count, uint64_t seed) {
+  float largest = 0;
+  for (int64_t i = unit * count; i < (unit + 1) * count; ++i)
+    if (const float size = std::abs(values[i]); std::isfinite(size)) largest = std::max(largest, size);
+  const uint64_t kind = (static_cast<uint64_t>(unit) + seed) % 4;
+  const float by = kind == 1 ? 0.5f : kind == 2 && element != Element::s8 ? 0x1p14f : 1;
+  return by * largest / static_cast<float>(info(element).largest);
 }
 
 // As scores are, far above all of them (of an even number of heads by more than f32 has exponentials of), so far below that it counts
@@ -506,14 +521,26 @@ Inputs make_inputs(InputKind kind, const Spec& spec, uint64_t seed) {
   Spec square = spec;
   square.heads = spec.key_heads();
   square.n = std::max(spec.n, spec.keys());
+  if (spec.has_scales()) square.kv_type = Element::f16;  // before they are bytes
   const QKV made = make_qkv(kind, square, seed);
   Tensors tensors;
   for (const TensorSpec& each : formula_of(spec).inputs(spec)) {
     if (each.name == "Q") {
       tensors.add(tensor_of(each, made.Q, square.n, spec.heads / spec.key_heads(), square.n - spec.n));
     } else if (each.name == "K" || each.name == "V") {
-      Tensor& keys = tensors.add(tensor_of(each, each.name == "K" ? made.K : made.V, square.n, 1, 0));
+      const Numbers& values = each.name == "K" ? made.K : made.V;
+      std::vector<float> factors;
+      for (int64_t unit = 0; spec.has_scales() && unit < each.units(); ++unit) {
+        const float scale = scale_of(each.element, values, unit, square.n * spec.d, seed + (each.name == "V"));
+        factors.push_back(scale == 0 ? 1 : 1 / scale);
+      }
+      Tensor& keys = tensors.add(tensor_of(each, values, square.n, 1, 0, factors));
       if (kind == InputKind::nan_unseen) forget_unseen(keys, spec);
+    } else if (each.name == "K_scales" || each.name == "V_scales") {
+      Tensor& scales = tensors.add(Tensor(each));
+      const bool of_V = each.name == "V_scales";
+      for (int64_t unit = 0; unit < each.units(); ++unit)
+        scales.set(unit, scale_of(spec.kv_type, of_V ? made.V : made.K, unit, square.n * spec.d, seed + of_V));
     } else {
       Tensor tensor(each);
       for (int64_t i = 0; i < each.columns(); ++i) {
@@ -559,7 +586,9 @@ Inputs make_inputs(std::span<const InputKind> kinds, const Spec& spec, uint64_t 
     }
   }
   const Inputs whole = inputs.size() > 3 ? make_inputs(InputKind::normal, spec, seed) : Inputs();  // for what is fixed
-  for (size_t t = 3; t < inputs.size(); ++t) inputs.at(t) = whole.at(t);
+  for (size_t t = 3; t < inputs.size(); ++t) {
+    if (inputs.at(t).spec().is_fixed) inputs.at(t) = whole.at(t);
+  }
   return inputs;
 }
 

@@ -39,7 +39,8 @@ Problem make_problem(const Shape& shape, InputKind kind, uint64_t seed, bool on_
 Problem make_question(const Shape& shape, std::span<const InputKind> kinds, uint64_t seed, const Exponents& exponents) {
   Inputs inputs = formula_of(shape).make_inputs(kinds, shape, seed);
   for (const auto& [name, exponent] : exponents) {
-    Tensor& input = inputs[name];
+    // Bytes stay as they are, and what they are multiplied by changes.
+    Tensor& input = inputs[!shape.has_scales() || name == "Q" ? name : name == "K" ? "K_scales" : "V_scales"];
     for (int64_t i = 0; i < input.spec().elements(); ++i) {
       input.set(i, std::ldexp(input[static_cast<size_t>(i)], exponent));
     }

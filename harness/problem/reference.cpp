@@ -18,12 +18,17 @@ namespace {
 
 constexpr double AFFORDABLE_MACS = double(1 << 30);  // multiply-adds of Q K^T: a second or so on two cores
 
-// Keys that a row of O is made of, and how long the longest finite one is.
+// Keys that a row of O is made of, what they and the values have to be multiplied by, and how long the longest finite one is.
 struct Head {
   Rows K, V;
-  double largest_key = 0;
+  double K_scale = 1, V_scale = 1, largest_key = 0;
 
-  Head(const Inputs& inputs, int64_t head) : K(inputs["K"], head, Rows::transposed_too), V(inputs["V"], head) {
+  Head(const Spec& spec, const Inputs& inputs, int64_t head)
+      : K(inputs["K"], head, Rows::transposed_too), V(inputs["V"], head) {
+    if (spec.has_scales()) {
+      K_scale = inputs["K_scales"][static_cast<size_t>(head)];
+      V_scale = inputs["V_scales"][static_cast<size_t>(head)];
+    }
     for (const double length : K.length) {
       if (std::isfinite(length)) largest_key = std::max(largest_key, length);
     }
@@ -169,6 +174,9 @@ struct RowSolver {
     constexpr int64_t BLOCK = 1024;  // of scores: 12 KiB, so that they stay in L1 while K streams by
     Q.read(query, query_f32);
     std::ranges::copy(query_f32, query_f64.begin());
+    // Beside bytes that are f16 in a kernel, queries and weights are, too.
+    const Element multiplied = spec.has_scales() ? Element::f16 : spec.kv_type;
+    if (spec.has_scales()) info(multiplied).round(query_f32);
     for_each(runs, [&](const Keys& run, int64_t at) {
       for (int64_t j = 0; j < run.size(); j += BLOCK) {
         const auto block = std::min(BLOCK, run.size() - j);
@@ -183,7 +191,7 @@ struct RowSolver {
         add_product(std::span(sum, size_t(d)), {&factors[at], size_t(run.size())}, &head.V.rows[run.first * d], d);
       });
     };
-    const double scale = spec.scale();
+    const double scale = spec.scale() * head.K_scale;
     const bool modified = modifiers.softcap > 0 || modifiers.slope != 0;
     double exact_max = modifiers.sink.value_or(-std::numeric_limits<double>::infinity());
     auto plain_max = static_cast<float>(exact_max);
@@ -217,7 +225,7 @@ struct RowSolver {
     double query_square = 0;
     for (int64_t c = 0; c < d; ++c) {
       query_square += std::pow(query_f32[c], 2);
-      exact[c] /= exact_sum;
+      exact[c] = exact[c] * head.V_scale / exact_sum;
     }
     RowResult result{.lse = is_none ? exact_max : exact_max + std::log(exact_sum), .lse_tolerance = 0};
     if (beside == Beside::nothing) return result;
@@ -228,13 +236,13 @@ struct RowSolver {
       plain_sum += S_f32[j];
     }
     for (int64_t c = 0; c < d; ++c) half_steps[c] = half_step(spec.o_type, exact[c]);
-    const Staleness staleness = staleness_of(spec.kv_type, query);
+    const Staleness staleness = staleness_of(multiplied, query);
     for (size_t i = 0; i < staleness.size(); ++i) {
       for (int64_t j = 0; j < keys; ++j) P[j] = S_f32[j] * staleness[i];
-      info(spec.kv_type).round({P.data(), size_t(keys)});
+      info(multiplied).round({P.data(), size_t(keys)});
       std::fill(plain.begin(), plain.end(), 0.0f);
       add_values(P, plain.data());
-      for (float& value : plain) value /= plain_sum * staleness[i];
+      for (float& value : plain) value = value * static_cast<float>(head.V_scale) / (plain_sum * staleness[i]);
       plain_rounded = plain;
       info(spec.o_type).round(plain_rounded);
       double squares = 0;
@@ -251,6 +259,11 @@ struct RowSolver {
 
     const double largest_score = std::sqrt(query_square) * head.largest_key * scale;
     double score_error = 0x1p-22 * (1 + static_cast<double>(d) / 16) * largest_score;
+    if (spec.has_scales()) {  // and what rounding the query takes from it
+      double squares = 0;
+      for (int64_t c = 0; c < d; ++c) squares += std::pow(query_f64[c] - query_f32[c], 2);
+      score_error += std::sqrt(squares) * head.largest_key * scale;
+    }
     // A GPU's tanh is wrong by 2^-11 of its value at most.
     if (modifiers.softcap > 0) score_error += 0x1p-11 * largest_tanh;
     if (!std::isfinite(score_error)) score_error = 0;  // the inputs are not; nor is the answer
@@ -260,7 +273,7 @@ struct RowSolver {
       for_each(runs, [&](const Keys& run, int64_t at) {
         for (int64_t j = 0; j < run.size(); ++j) {
           const std::span<const float> V = head.V.row(run.first + j);
-          for (int64_t c = 0; c < d; ++c) distance[c] += S[at + j] * std::abs(V[c] - exact[c]);
+          for (int64_t c = 0; c < d; ++c) distance[c] += S[at + j] * std::abs(V[c] * head.V_scale - exact[c]);
         }
       });
       for (const double value : distance) {
@@ -403,7 +416,7 @@ Reference make_reference(const Spec& spec, const Inputs& inputs, const std::vect
     const int64_t key_head = cells[begin].unit / group;
     const auto same_head = [&](const Cell& cell) { return cell.unit / group == key_head; };
     const size_t end = std::find_if_not(cells.begin() + begin, cells.end(), same_head) - cells.begin();
-    const Head head(inputs, key_head);
+    const Head head(spec, inputs, key_head);
     // Added up in their order, whoever is done first: the same problem has the same tolerances to the last bit.
     std::vector<Errors> parts((end - begin + ROWS_AT_A_TIME - 1) / ROWS_AT_A_TIME);
     parallel_for(end - begin, ROWS_AT_A_TIME, [&](int64_t first, int64_t last) {

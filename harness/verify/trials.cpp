@@ -190,7 +190,7 @@ std::vector<Trial> largest_scores(const Variant& variant, const Shape& usual, ui
   // From small to huge in the middle of a walk: whoever has not looked at the scores first is surprised.
   add(usual, {huge_keys}, NEARLY_ALL, 0, 1 / root);
   if (can_mask) add(shape, {huge_keys}, NEARLY_ALL, 0, 1 / root);
-  if (variant.accepts.q != Element::bf16) return trials;
+  if (variant.accepts.kv != Element::bf16) return trials;
   if (variant.takes(WINDOW)) shape.left = 70;
   shape.sink = variant.takes(SINK);
   for (const int exponent : {17, BF16_MORE}) {

@@ -8,25 +8,28 @@ _Window = Optional[Tuple[Optional[int], Optional[int]]]
 
 __version__: str
 __all__ = ["Why", "attention", "flash_attn_func", "flash_attn_kvpacked_func", "flash_attn_qkvpacked_func", "flash_attn_varlen_func",
-           "flash_attn_varlen_kvpacked_func", "flash_attn_varlen_qkvpacked_func", "flash_attn_with_kvcache", "rungs", "why"]  # fmt: skip
+           "flash_attn_varlen_kvpacked_func", "flash_attn_varlen_qkvpacked_func", "flash_attn_with_kvcache", "quantize_kv", "rungs", "why"]  # fmt: skip
 
 @overload
 def attention(
     q: _Array, k: _Array, v: _Array, *, causal: bool = ..., scale: Optional[float] = ..., window: _Window = ...,
     softcap: float = ..., alibi_slopes: Any = ..., sink: Any = ..., mask_intervals: Optional[Tuple[Any, Any]] = ..., return_lse: Literal[False] = ...,
     out: Optional[_Array] = ..., rung: Optional[str] = ..., deterministic: bool = ...,
+    k_descale: Any = ..., v_descale: Any = ...,
 ) -> _Array: ...  # fmt: skip
 @overload
 def attention(
     q: _Array, k: _Array, v: _Array, *, causal: bool = ..., scale: Optional[float] = ..., window: _Window = ...,
     softcap: float = ..., alibi_slopes: Any = ..., sink: Any = ..., mask_intervals: Optional[Tuple[Any, Any]] = ..., return_lse: Literal[True],
     out: Optional[_Array] = ..., rung: Optional[str] = ..., deterministic: bool = ...,
+    k_descale: Any = ..., v_descale: Any = ...,
 ) -> Tuple[_Array, Any]: ...  # fmt: skip
 @overload
 def attention(
     q: _Array, k: _Array, v: _Array, *, causal: bool = ..., scale: Optional[float] = ..., window: _Window = ...,
     softcap: float = ..., alibi_slopes: Any = ..., sink: Any = ..., mask_intervals: Optional[Tuple[Any, Any]] = ..., return_lse: bool, out: Optional[_Array] = ...,
     rung: Optional[str] = ..., deterministic: bool = ...,
+    k_descale: Any = ..., v_descale: Any = ...,
 ) -> Union[_Array, Tuple[_Array, Any]]: ...  # fmt: skip
 
 # flash-attn's. They give three with return_attn_probs.
@@ -109,20 +112,22 @@ def flash_attn_varlen_kvpacked_func(
 
 @overload
 def flash_attn_with_kvcache(
-    q: _Array, k_cache: _Array, v_cache: _Array, k: Optional[_Array] = ..., v: Optional[_Array] = ..., rotary_cos: None = ...,
+    q: _Array, k_cache: Any, v_cache: Any, k: Any = ..., v: Any = ..., rotary_cos: None = ...,
     rotary_sin: None = ..., cache_seqlens: Any = ..., cache_batch_idx: Any = ..., cache_leftpad: None = ..., block_table: Any = ...,
     softmax_scale: Optional[float] = ..., causal: bool = ..., window_size: _Window = ..., softcap: float = ...,
     rotary_interleaved: bool = ..., alibi_slopes: Any = ..., num_splits: int = ..., return_softmax_lse: Literal[False] = ...,
+    k_descale: Any = ..., v_descale: Any = ...,
 ) -> _Array: ...  # fmt: skip
 @overload
 def flash_attn_with_kvcache(
-    q: _Array, k_cache: _Array, v_cache: _Array, k: Optional[_Array] = ..., v: Optional[_Array] = ..., rotary_cos: None = ...,
+    q: _Array, k_cache: Any, v_cache: Any, k: Any = ..., v: Any = ..., rotary_cos: None = ...,
     rotary_sin: None = ..., cache_seqlens: Any = ..., cache_batch_idx: Any = ..., cache_leftpad: None = ..., block_table: Any = ...,
     softmax_scale: Optional[float] = ..., causal: bool = ..., window_size: _Window = ..., softcap: float = ...,
     rotary_interleaved: bool = ..., alibi_slopes: Any = ..., num_splits: int = ..., *,
-    return_softmax_lse: Literal[True],
+    return_softmax_lse: Literal[True], k_descale: Any = ..., v_descale: Any = ...,
 ) -> Tuple[_Array, Any]: ...  # fmt: skip
-
+# k, v, k_descale, v_descale
+def quantize_kv(k: Any, v: Any, dtype: Any = ..., *, k_descale: Any = ..., v_descale: Any = ...) -> Tuple[Any, Any, Any, Any]: ...
 def rungs() -> List[Dict[str, Any]]: ...
 @dataclasses.dataclass(frozen=True)
 class Why:

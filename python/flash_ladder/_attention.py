@@ -17,11 +17,12 @@ from ._arrays import ELEMENTS, is_of_jax, is_of_torch, is_of_torch_graph, librar
 LARGEST = 2**31 - 1  # of the sizes that the harness counts in
 ALIGNED = 16  # bytes, on which a bulk copy begins
 MOST_READY = 4096
+BYTES = {"float8_e4m3fn": "e4m3", "int8": "s8"}  # of which a kernel makes numbers of 16 bits
 
 
 def attention(
     q, k, v, *, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None,
-    mask_intervals=None, return_lse=False, out=None, rung=None, deterministic=False,
+    mask_intervals=None, return_lse=False, out=None, rung=None, deterministic=False, k_descale=None, v_descale=None,
 ):  # fmt: skip
     """softmax(q k^T * scale) v, by a kernel of the ladder.
 
@@ -46,6 +47,9 @@ def attention(
         rung: The kernel's name, "02_swizzle" or "02"; otherwise, of all that take the problem, of those with the newest
             instructions the last.
         deterministic: Gradients have the same bits in each run, as results always have.
+        k_descale: Of keys in float8_e4m3fn or int8, float32 [batch, kv_heads], none below 0: what they are multiplied by. quantize_kv makes
+            both. Such keys and values have no gradients.
+        v_descale: Of values, as k_descale; both or none.
 
     Returns:
         The result, [batch, n_q, heads, d], of q's kind; with return_lse a pair of it and its row sums' natural logarithms,
@@ -57,6 +61,10 @@ def attention(
         NotImplementedError: No kernel takes the problem, and why.
     """
     intervals = None if mask_intervals is None else _intervals(mask_intervals)
+    if k_descale is not None or v_descale is not None:
+        from ._cache import attend_bytes
+
+        return attend_bytes(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, intervals, k_descale, v_descale)
     if (again := short_ways.get(type(q))) is not None and deterministic is False:
         kind, given = (None, ()) if intervals is None else (intervals.kind, intervals.given)
         found = again(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, kind, given)
@@ -106,20 +114,25 @@ class Cache(NamedTuple):
     new: tuple = ()  # k and v that are appended first
     before: Any = None  # cache_seqlens before that
     appended: tuple = ()  # what append was told
+    scales: tuple = ()  # of a cache of bytes: of keys and of values, float32 [batch, kv_heads]
+
+    @property
+    def whole_numbers(self) -> dict[str, Any]:
+        return {name: each for name, each in zip(self._fields[:2], self) if each is not None}
 
     @property
     def tensors(self) -> dict[str, Any]:
-        return {name: each for name, each in zip(self._fields[:2], self) if each is not None}
+        return self.whole_numbers | dict(zip(("K_scales", "V_scales"), self.scales))
 
     @property
     def given(self) -> tuple:
         """As the caller gave them."""
         lengths = self.cache_seqlens if self.before is None else self.before
-        return (lengths, *self.new) if self.block_table is None else (lengths, self.block_table, *self.new)
+        return (lengths, *(() if self.block_table is None else (self.block_table,)), *self.new, *self.scales)
 
     @property
     def kind(self) -> tuple:
-        return Cache.kind_of(self.block_table, self.new)
+        return (*Cache.kind_of(self.block_table, self.new), *(["bytes"] if self.scales else []))
 
     @staticmethod
     def kind_of(block_table, new: tuple) -> tuple:
@@ -290,6 +303,11 @@ class _Told:
         bytes_ = math.prod(tensor.shape) * self.call.arrays.itemsize(tensor)
         self._add(name, tensor, (math.prod(tensor.shape[-2:]), rows, 1), bytes_, written)
 
+    def scales(self, name: str, tensor) -> None:
+        """[batch, kv_heads], one of which may stand for several."""
+        strides = self.call.arrays.strides(tensor)
+        self._add(name, tensor, (*strides, 1), 4 * (1 + sum(by * (n - 1) for by, n in zip(strides, tensor.shape))), written=False)
+
     def start(self) -> None:
         """With what belongs to the problem, and not to a formula's inputs and results."""
         call, arrays = self.call, self.call.arrays
@@ -298,7 +316,7 @@ class _Told:
                 self.whole(name, values)
         for beside in (call.packed, call.cache, call.intervals):
             for name, values in beside.tensors.items() if beside else ():
-                self.whole(name, values)
+                self.scales(name, values) if name.endswith("_scales") else self.whole(name, values)
         if self.plan.workspace_bytes:
             self.whole("workspace", arrays.empty((self.plan.workspace_bytes,), call.q, "uint8"), written=True)
         self.plan.run(self.layouts, [arrays.address(each) for each in self.tensors], arrays.stream(call.device), tuple(self.tensors))
@@ -384,6 +402,11 @@ def why(
         if (intervals := options.pop("mask_intervals", None)) is not None:
             options["packed"] = _intervals(intervals)
         q = problem[0] if problem else options.get("q")
+        scales = tuple(options.pop(name, None) for name in ("k_descale", "v_descale"))
+        if not all(each is None for each in scales):
+            from ._cache import full_cache
+
+            options["packed"] = full_cache(library_of(q), q, problem[1] if len(problem) > 1 else options["k"], scales)
         if is_of_jax(q):
             from ._jax import call_of
         else:
@@ -448,9 +471,17 @@ class Call:
         self.element = arrays.element(q)
         if self.element is None:
             raise TypeError(f"q is {q.dtype}; a problem is in one of {', '.join(ELEMENTS)}.")
+        of_bytes = self.cache is not None and self.cache.scales != ()
         for name, array in (("k", k), ("v", v)):
-            if array.dtype != q.dtype:
+            if array.dtype != q.dtype and not of_bytes:
                 raise TypeError(f"{name} is {array.dtype}, and q {q.dtype}; they must be the same.")
+        if of_bytes:
+            if k.dtype != v.dtype:
+                raise TypeError(f"k is {k.dtype}, and v {v.dtype}; they must be the same.")
+            keys = arrays.element(k) or BYTES.get(str(k.dtype).rpartition(".")[2])
+            if keys not in BYTES.values():
+                raise TypeError(f"k is {k.dtype}; with a scale for each head it is one of {', '.join(BYTES)}.")
+            self.element = f"types={self.element},{keys},{self.element}"
         self.device = self._device_of(("q", q), ("k", k), ("v", v))
         self.lse_shape, self.rows = (self.batch, self.heads, self.n_q), (0, 0)
         if self.cache:
@@ -513,7 +544,14 @@ class Call:
 
     def _check_cache(self) -> None:
         shapes = {"cache_seqlens": "[batch]", "block_table": "[batch, most pages of a sequence]"}
-        for name, values in self.cache.tensors.items():
+        for name, values in zip(("k_descale", "v_descale"), self.cache.scales):
+            self._refuse_another_kind(self.arrays, name, values, self.q)
+            if str(values.dtype).rpartition(".")[2] != "float32":
+                raise TypeError(f"{name} is {values.dtype}; the kernel reads float32.")
+            if tuple(values.shape) != (self.batch, self.kv_heads):
+                raise ValueError(f"{name} has the shape {list(values.shape)}; it must be [batch, kv_heads], here [{self.batch}, {self.kv_heads}].")
+            self._device_of(("q", self.q), (name, values))
+        for name, values in self.cache.whole_numbers.items():
             self._refuse_another_kind(self.arrays, name, values, self.q)
             if str(values.dtype).rpartition(".")[2] != "int32":
                 raise TypeError(f"{name} is {values.dtype}; the kernel reads int32.")

@@ -12,7 +12,7 @@ _BEFORE = {"rotary_cos": "q and k turned", "rotary_sin": "q and k turned", "cach
 def flash_attn_with_kvcache(
     q, k_cache, v_cache, k=None, v=None, rotary_cos=None, rotary_sin=None, cache_seqlens=None, cache_batch_idx=None,
     cache_leftpad=None, block_table=None, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0,
-    rotary_interleaved=True, alibi_slopes=None, num_splits=0, return_softmax_lse=False,
+    rotary_interleaved=True, alibi_slopes=None, num_splits=0, return_softmax_lse=False, k_descale=None, v_descale=None,
 ):  # fmt: skip
     """Attention of a few new queries of each sequence over its cache, which first takes their keys and values, in place.
 
@@ -41,6 +41,9 @@ def flash_attn_with_kvcache(
         num_splits: 1 where a sequence must have the same bits alone and in any batch; that takes longer, and one rung has it,
             d11_thrift. Another number says nothing: the kernel shares keys out by itself.
         return_softmax_lse: LSE is returned as well.
+        k_descale: Of a cache in float8_e4m3fn or int8, float32 [batch, kv_heads], none below 0: what its keys are multiplied by; None: 1.
+            quantize_kv makes such caches. New keys are of the cache's type, and quantised with the same scale.
+        v_descale: Of values, as k_descale.
 
     Returns:
         The result, [batch, n_q, heads, d]; with return_softmax_lse a pair of it and LSE, [batch, heads, n_q] in float32.
@@ -53,7 +56,8 @@ def flash_attn_with_kvcache(
     if not (rotary_cos is None and rotary_sin is None and cache_leftpad is None):
         _refuse(rotary_cos=rotary_cos, rotary_sin=rotary_sin, cache_leftpad=cache_leftpad)
     rung = SAME_IN_ANY_BATCH if num_splits == 1 else None
-    if (again := _attention.short_ways.get(type(q))) is not None and cache_batch_idx is None:
+    of_bytes = k_descale is not None or v_descale is not None or str(getattr(k_cache, "dtype", "")).rpartition(".")[2] in _attention.BYTES
+    if (again := _attention.short_ways.get(type(q))) is not None and cache_batch_idx is None and not of_bytes:
         new = () if k is None and v is None else (k, v)
         beside = (cache_seqlens, *new) if block_table is None else (cache_seqlens, block_table, *new)
         found = again(q, k_cache, v_cache, causal, softmax_scale, window_size, softcap, alibi_slopes, None, return_softmax_lse, None, rung,
@@ -67,7 +71,7 @@ def flash_attn_with_kvcache(
     if is_of_torch(q):
         from ._torch import attend_cache as way, refuse_around_a_cache
 
-        refuse_around_a_cache(q, k_cache, v_cache, k, v, cache_seqlens, block_table, alibi_slopes)
+        refuse_around_a_cache(q, k_cache, v_cache, k, v, cache_seqlens, block_table, alibi_slopes, k_descale, v_descale)
     for name, array in (("k_cache", k_cache), ("v_cache", v_cache)):
         _attention.Call._refuse_another_kind(arrays, name, array, q)
         if len(array.shape) != 4 or len(q.shape) != 4:
@@ -88,12 +92,40 @@ def flash_attn_with_kvcache(
             raise ValueError(f"cache_seqlens is {number}; the cache has room for {room} keys of a sequence.")
         cache_seqlens = arrays.full((batch,), number, q, "int32")
     cache = _attention.Cache(*(_in_one_piece(arrays, each) for each in (cache_seqlens, block_table)))
+    if of_bytes:
+        ones = arrays.full((batch, int(k_cache.shape[2])), 1, q, "float32") if k_descale is None or v_descale is None else None
+        cache = cache._replace(scales=tuple(ones if each is None else each for each in (k_descale, v_descale)))
     options = causal, softmax_scale, window_size, softcap, alibi_slopes, None
     if (k is None) != (v is None):
         raise ValueError("New keys come with new values: k and v, or neither.")
     if k is not None:
         cache = _append(arrays, q, k_cache, v_cache, k, v, cache, options)
     return way(q, k_cache, v_cache, *options[:5], None, return_softmax_lse, None, rung, cache)
+
+
+def attend_bytes(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, intervals, k_descale, v_descale):
+    """attention() of keys and values of a byte, which are a cache that is full."""
+    if k_descale is None or v_descale is None:
+        raise ValueError("k_descale comes with v_descale: both or neither.")
+    if intervals is not None:
+        raise NotImplementedError("mask_intervals beside k_descale: no rung has both.\n  The same without one of them")
+    if is_of_jax(q):
+        raise TypeError("q is of JAX, for which no rung reads bytes.\n  PyTorch, NumPy and CuPy have such arrays")
+    arrays = library_of(q)
+    way = _attention.run
+    if is_of_torch(q):
+        from ._torch import attend_cache as way, refuse_around_a_cache
+
+        refuse_around_a_cache(q, k, v, alibi_slopes, sink, out, k_descale, v_descale)
+    for name, array in (("q", q), ("k", k)):
+        _attention.Call._refuse_another_kind(arrays, name, array, q)
+        if len(array.shape) != 4:
+            raise ValueError(f"{name} has the shape {list(array.shape)}; it must be [batch, n, heads, d].")
+    return way(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, full_cache(arrays, q, k, (k_descale, v_descale)))
+
+
+def full_cache(arrays, q, k, scales: tuple) -> _attention.Cache:
+    return _attention.Cache(arrays.full((int(q.shape[0]),), int(k.shape[1]), q, "int32"), None, scales=scales)
 
 
 def _refuse(**given) -> None:
@@ -118,8 +150,9 @@ def _append(arrays, q, k_cache, v_cache, k, v, cache: _attention.Cache, options)
         call._refuse_another_kind(arrays, name, array, q)
         if len(array.shape) != 4 or tuple(array.shape[i] for i in (0, 2, 3)) != (call.batch, call.kv_heads, call.d) or tuple(k.shape) != tuple(v.shape):
             raise ValueError(f"{name} has the shape {list(array.shape)}; it must be [batch, n, kv_heads, d], here [{call.batch}, n, {call.kv_heads}, {call.d}].")
-        if array.dtype != q.dtype:
-            raise TypeError(f"{name} is {array.dtype}, and q {q.dtype}; they must be the same.")
+        if array.dtype != k_cache.dtype:
+            to = "\n  Quantised as the cache is: flash_ladder.quantize_kv(k, v, k_descale=..., v_descale=...)" if cache.scales else ""
+            raise TypeError(f"{name} is {array.dtype}, and k_cache {k_cache.dtype}; they must be the same.{to}")
         call._device_of(("q", q), (name, array))
     for name, array in (("k_cache", k_cache), ("v_cache", v_cache)):
         if not arrays.is_writeable(array) or _attention._overlaps_itself(tuple(array.shape), arrays.strides(array)):
@@ -142,7 +175,7 @@ def _append(arrays, q, k_cache, v_cache, k, v, cache: _attention.Cache, options)
     lengths = arrays.empty((call.batch,), q, "int32")
     told, usable = _attention._Told(call, plan), []
     for name, array in (("k", k), ("v", v)):
-        if arrays.strides(array)[3] != 1 and call.d > 1:
+        if (arrays.strides(array)[3] != 1 and call.d > 1) or (cache.scales and any(step % 2 for step in arrays.strides(array)[:3])):
             array = arrays.contiguous(array)
         usable.append(array)
         by_batch, by_row, by_head, _ = arrays.strides(array)
@@ -150,7 +183,7 @@ def _append(arrays, q, k_cache, v_cache, k, v, cache: _attention.Cache, options)
         told._add(name, array, (by_batch, by_head, by_row), end - begin, written=False)
     for name, array in (("K", call.k), ("V", call.v)):
         told.rows(name, call._usable(array, plan), written=True)
-    for name, array in cache.tensors.items():
+    for name, array in cache.whole_numbers.items():
         told.whole(name, array)
     told.whole("lengths", lengths, written=True)
     addresses = [arrays.address(each) for each in told.tensors]
@@ -160,4 +193,4 @@ def _append(arrays, q, k_cache, v_cache, k, v, cache: _attention.Cache, options)
         from ._torch import has_changed
 
         has_changed(k_cache, v_cache)
-    return _attention.Cache(lengths, cache.block_table, tuple(usable), cache.cache_seqlens, (appended,))
+    return _attention.Cache(lengths, cache.block_table, tuple(usable), cache.cache_seqlens, (appended,), cache.scales)

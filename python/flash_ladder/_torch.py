@@ -127,7 +127,8 @@ def _run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse
     if out is not None:
         has_changed(out)
     on_gpu = ready is not None and ready.plan.device != _native.EMULATOR
-    if on_gpu and alibi_slopes is None and sink is None and _exchange_api is not None:
+    of_bytes = isinstance(packed, _attention.Cache) and packed.scales != ()  # such calls have no short way
+    if on_gpu and alibi_slopes is None and sink is None and not of_bytes and _exchange_api is not None:
         tensors = [q, k, v, result, *([lse] if return_lse else []), *(packed.given if packed else ())]
         options = causal, type(causal), scale, type(scale), window, softcap, type(softcap), return_lse, rung, packed.kind if packed else None
         if options not in _calls and len(_calls) < MOST_OPTIONS:

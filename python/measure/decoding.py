@@ -1,7 +1,8 @@
 """One query beside many keys, in a CUDA graph of launches over copies that the L2 cache does not hold: rungs, FlashAttention-3 and cuDNN in
 turns. How long a launch takes, and how many bytes of K and V it reads in a second. decoding/README.md shows the rows.
     python3 python/measure/decoding.py --csv docs/results/CARD_decoding.csv --commit HASH [--rungs d02_split d05_dependent] [--rounds 20]
-With --cache: caches in one piece and in pages, of sequences that are full or of several lengths."""
+With --cache: caches in one piece and in pages, of sequences that are full or of several lengths. With --bytes: rungs for bf16 on caches in
+one piece, and beside them the last one on the same keys and values in e4m3 and int8."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def copies_of(bytes_read: int) -> range:
 
 
 def cases(rungs: list[str]):
-    """The words of a problem, the bytes of K and V that it reads, what has to be kept, and of each contender how its graph is made."""
+    """The words of a problem, the bytes of K and V that each contender reads, what has to be kept, and of each contender how its graph is made."""
     known = {rung: lambda p, t, rung=rung: lambda: flash_ladder.attention(*t.qkv, causal=p.causal, rung=rung) for rung in rungs}
     known |= {name: make for name, (make, _) in peers.contenders().items() if name in ("fa3", "cudnn")}
     for p in problems():
@@ -65,7 +66,7 @@ def cases(rungs: list[str]):
                   for name, make in known.items() if bytes_read < LONG or name not in rungs[:-1]}  # fmt: skip
         if "d16_functions" in rungs and p.n_q == 1 and (p.batch, p.kv_heads, p.n_k) in ((1, 8, 1024), (8, 8, 8192)):
             graphs = {f"d16_functions {name}": lambda options=options: function_graph(p, copies, options) for name, options in functions_of(p.heads).items()} | graphs
-        yield p.words, bytes_read, graphs
+        yield p.words, lambda name: bytes_read, graphs
 
 
 def functions_of(heads: int) -> dict:
@@ -148,7 +149,61 @@ def cached_cases(rungs: list[str]):
                                                         unlike, peers.MOST_UNLIKE[torch.bfloat16])} | graphs  # fmt: skip
         text = f"lens_k={','.join(map(str, lengths))}" if len(set(lengths)) > 1 else ""
         words = [f"b={batch}", f"h={HEADS}", f"kv={KV_HEADS}", "nq=1", f"nk={max(lengths)}", f"d={D}", "bf16", text]
-        yield " ".join(filter(None, words)), bytes_read, graphs
+        yield " ".join(filter(None, words)), lambda name: bytes_read, graphs
+
+
+BYTES = {"e4m3": "float8_e4m3fn", "int8": "int8"}
+
+
+def byte_cases(rungs: list[str]):
+    """As the others, but the bytes are each contender's own. The last rung reads bytes."""
+    *halves, last = rungs
+    for kv_heads, lengths in [(KV_HEADS, each) for each in FULL + [[1024] * 8] + UNLIKE] + [(4, [65536])]:
+        batch, room = len(lengths), max(lengths)
+        numbers = 2 * kv_heads * D * sum(lengths)
+        draw = lambda *shape: torch.randn(shape, device="cuda", dtype=torch.bfloat16)
+        copies = [(draw(batch, 1, HEADS, D), draw(batch, room, kv_heads, D), draw(batch, room, kv_heads, D)) for _ in copies_of(numbers)]
+        used = torch.tensor(lengths, device="cuda", dtype=torch.int32)
+
+        def unlike_of(K, V):
+            q = copies[0][0]
+            wanted = torch.cat([torch.nn.functional.scaled_dot_product_attention(
+                q[i : i + 1].transpose(1, 2).float(), *(each[i : i + 1, :n].transpose(1, 2).float() for each in (K, V)), enable_gqa=True,
+            ).transpose(1, 2) for i, n in enumerate(lengths)])  # fmt: skip
+            return lambda result: ((result.float() - wanted).norm() / wanted.norm()).item()
+
+        def of_rung(rung: str, there: list, most: float = peers.MOST_UNLIKE[torch.bfloat16]):
+            K, V, *scales = there[0][1:]
+            K, V = (each.float() * scale[:, None, :, None] for each, scale in zip((K, V), scales)) if scales else (K, V)
+            call = lambda q, K, V, *scales: attend_cache(q, K, V, False, None, None, 0.0, None, None, False, None, rung, Cache(used, None, scales=scales))
+            return graph_of([lambda each=each: call(*each) for each in there], unlike_of(K, V), most)
+
+        def of_fa3(there: list, most: float):
+            given = list(fa3_peer.NOT_GIVEN)
+            given[8] = used
+            attention_chunk, _, *rest = fa3_peer.DEFAULTS
+            rest[2] = 0
+            tail = (D**-0.5, False, -1, -1, attention_chunk, 0.0, *rest)
+            ones = torch.ones(batch, kv_heads, device="cuda")
+
+            def call(q, K, V, *scales):
+                given[17:20] = (ones, *scales) if scales else (None,) * 3
+                return torch.ops.flash_attn_3.fwd(q, K, V, *given, *tail)[0]
+
+            there = [(q.to(K.dtype), K, *others) for q, K, *others in there]
+            K, V, *scales = there[0][1:]
+            K, V = (each.float() * scale[:, None, :, None] for each, scale in zip((K, V), scales)) if scales else (K, V)
+            return graph_of([lambda each=each: call(*each) for each in there], unlike_of(K, V), most)
+
+        quantised = lambda dtype: [(q, *flash_ladder.quantize_kv(K, V, dtype)) for q, K, V in copies]
+        graphs = {rung: lambda rung=rung: of_rung(rung, copies) for rung in halves}
+        graphs |= {f"{last} {name}": lambda dtype=dtype: of_rung(last, quantised(dtype)) for name, dtype in BYTES.items()}
+        if "fa3" in peers.contenders():
+            graphs = {"fa3": lambda: of_fa3(copies, peers.MOST_UNLIKE[torch.bfloat16]),
+                      "fa3 e4m3": lambda: of_fa3(quantised(BYTES["e4m3"]), 0.1)} | graphs  # whose q and weights are e4m3, too
+        text = f"lens_k={','.join(map(str, lengths))}" if len(set(lengths)) > 1 else ""
+        words = [f"b={batch}", f"h={HEADS}", f"kv={kv_heads}", "nq=1", f"nk={room}", f"d={D}", "bf16", text]
+        yield " ".join(filter(None, words)), lambda name: numbers * (1 if name.endswith(tuple(BYTES)) else 2), graphs
 
 
 def microseconds(graph: torch.cuda.CUDAGraph) -> float:
@@ -169,9 +224,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rungs", nargs="+", default=["d02_split", "d04_warps", "d05_dependent"])
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--cache", action="store_true", help="the problems that have one")
+    parser.add_argument("--bytes", action="store_true", help="caches of bytes, beside bf16")
     options = parser.parse_args(arguments)
     last, rows = options.rungs[-1], []
-    for words, bytes_read, makers in (cached_cases if options.cache else cases)(options.rungs):
+    if options.bytes:
+        last += " e4m3"
+    for words, bytes_read, makers in (byte_cases if options.bytes else cached_cases if options.cache else cases)(options.rungs):
         graphs = {}
         for name, make in makers.items():
             try:
@@ -189,10 +247,10 @@ def main(arguments: list[str] | None = None) -> None:
             low, high = peers.interval(ratios) if ratios else ("", "")
             us = statistics.median(its)
             rows.append({"gpu": torch.cuda.get_device_name(), "problem": words, "attention": name, "rounds": options.rounds, "us_median": f"{us:.2f}",
-                         "gb_per_s": f"{bytes_read / us / 1000:.0f}", "over": f"{statistics.median(ratios):.3f}" if ratios else "",
+                         "gb_per_s": f"{bytes_read(name) / us / 1000:.0f}", "over": f"{statistics.median(ratios):.3f}" if ratios else "",
                          "over_lo": f"{low:.3f}" if ratios else "", "over_hi": f"{high:.3f}" if ratios else "", "last": last,
                          "commit": options.commit, "date": datetime.date.today().isoformat()})  # fmt: skip
-            print(f"{words:<50} {name:<22} {us:9.2f} us {bytes_read / us / 1000:7.0f} GB/s  {rows[-1]['over']}", file=sys.stderr, flush=True)
+            print(f"{words:<50} {name:<22} {us:9.2f} us {bytes_read(name) / us / 1000:7.0f} GB/s  {rows[-1]['over']}", file=sys.stderr, flush=True)
         with open(options.csv, "w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
             writer.writeheader()

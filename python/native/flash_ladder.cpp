@@ -345,10 +345,13 @@ MergeParams merge_params(const Arguments& arguments, bool in_f32) {
 
 AppendParams append_params(const Arguments& arguments, int n) {
   const Spec& spec = arguments.spec;
+  const int of_16_bits = spec.has_scales() ? 2 : 1;  // of bytes two are copied at a time
   const auto strides = [&](const char* name) {
     const Arguments::Tensor* const found = arguments.find(name);
-    return found == nullptr ? ForwardParams::Strides{}
-                            : ForwardParams::Strides{found->strides[0], found->strides[1], found->strides[2]};
+    return found == nullptr
+               ? ForwardParams::Strides{}
+               : ForwardParams::Strides{found->strides[0] / of_16_bits, found->strides[1] / of_16_bits,
+                                        found->strides[2] / of_16_bits};
   };
   const int page_size = std::max(spec.page, 1);
   return {.k = arguments.at("k"),
@@ -366,7 +369,7 @@ AppendParams append_params(const Arguments& arguments, int n) {
           .heads = spec.key_heads(),
           .n = n,
           .n_k = spec.keys(),
-          .d = spec.d,
+          .d = spec.d / of_16_bits,
           .most_pages = (spec.keys() + page_size - 1) / page_size,
           .page_size = page_size};
 }

@@ -156,6 +156,105 @@ class Caches(Cached):
                    [reference.attention(self.q, *(each[:, :17] for each in keys))[0]])  # fmt: skip
 
 
+class Bytes(Cached):
+    """Caches of a byte for each number, and the answer to the numbers that these stand for."""
+
+    types = ("int8",)
+
+    def dtype(self, name: str):
+        return name
+
+    def quantised(self, K, V, name: str):
+        """As arrays that the test can look at: bytes, scales and what they stand for."""
+        used = [np.nan_to_num(each) for each in (K, V)]
+        bytes_ = flash_ladder.quantize_kv(*map(self.put, used), self.dtype(name))
+        return bytes_, [self.numbers(each) * self.get(scale)[:, None, :, None] for each, scale in zip(bytes_[:2], bytes_[2:])]
+
+    def numbers(self, bytes_):
+        return self.get(bytes_).astype(np.float32)
+
+    def test_answers_are_those_of_the_numbers(self):
+        for name in self.types:
+            (K, V, k_scale, v_scale), numbers = self.quantised(self.K, self.V, name)
+            outs, lses = [], []
+            for i, length in enumerate(FEW_KEYS):
+                k, v = (each[i : i + 1, :length] for each in numbers)
+                out, lse = reference.attention(self.q[i : i + 1], k, v, causal=True)
+                outs.append(out)
+                lses.append(lse)
+            few = dict(causal=True, k_descale=k_scale, v_descale=v_scale)
+            by_attention = flash_ladder.attention(self.put(self.q), K[:, :40], V[:, :40], **few)
+            of_a_cache = flash_attn_with_kvcache(self.put(self.q), K[:, :40], V[:, :40], **few)
+            self.assertEqual(self.get(by_attention).tobytes(), self.get(of_a_cache).tobytes())
+            self.assertEqual(flash_ladder.why(self.put(self.q), K, V, k_descale=k_scale, v_descale=v_scale).rung, "d13_bytes")
+            for heads in (2, 6):  # of queries: rows for the narrow tile, and for the wide one
+                q = np.ascontiguousarray(self.q[:, :, :heads])
+                got = flash_attn_with_kvcache(self.put(q), K, V, cache_seqlens=self.put(self.lengths), causal=True, return_softmax_lse=True,
+                                              k_descale=k_scale, v_descale=v_scale)  # fmt: skip
+                self.assertEqual(tuple(got[0].shape), q.shape)
+                if heads == HEADS:
+                    finite = lambda each: np.where(np.isinf(each), 0, each)  # queries without a key
+                    self.close([finite(self.get(each)) for each in got], [finite(np.concatenate(each)) for each in (outs, lses)])
+
+    def test_pages_and_new_tokens(self):
+        for name in self.types:
+            (K, V, *scales), _ = self.quantised(self.K, self.V, name)
+            k, v, *_ = flash_ladder.quantize_kv(self.put(self.k), self.put(self.v), self.dtype(name), k_descale=scales[0], v_descale=scales[1])
+            options = dict(cache_seqlens=self.put(self.lengths), causal=True, k_descale=scales[0], v_descale=scales[1])
+            size, batch = 64, len(FEW_KEYS)
+            most = ROOM // size
+            table = np.arange(batch * most, dtype=np.int32).reshape(batch, most)[:, ::-1].copy()
+            pages = []
+            for each in (K, V):
+                page = self.put(np.zeros((batch * most, size, KV, D), np.int8))
+                page = page if name == "int8" else page.view(each.dtype)
+                page[self.put(table.reshape(-1).astype(np.int64))] = each.reshape(batch * most, size, KV, D)
+                pages.append(page)
+            in_one = flash_attn_with_kvcache(self.put(self.q), K, V, k, v, **options)
+            in_pages = flash_attn_with_kvcache(self.put(self.q), *pages, k, v, block_table=self.put(table), **options)
+            self.assertEqual(self.get(in_one).tobytes(), self.get(in_pages).tobytes())
+            for i, length in enumerate(FEW_KEYS):
+                self.assertEqual(self.numbers(K)[i, length : length + NEW].tobytes(), self.numbers(k)[i].tobytes())
+
+    def test_how_is_rounded(self):
+        numbers = np.zeros((1, 8, 1, 16), np.float32)
+        numbers[0, :, 0, 0] = [127, -127, 2.5, 3.5, -0.5, 0.4, 1e9, np.nan]
+        numbers = self.put(numbers)
+        one = self.put(np.ones((1, 1), np.float32))
+        k, v, k_scale, v_scale = flash_ladder.quantize_kv(numbers, numbers[:, :6], "int8", k_descale=one)
+        self.assertEqual(self.numbers(k)[0, :, 0, 0].tolist(), [127, -127, 2, 4, 0, 0, 127, 0])
+        self.assertEqual(self.get(v_scale).tolist(), [[1]])
+        zeros = flash_ladder.quantize_kv(numbers[:, :, :, 1:], numbers[:, :0], "int8")
+        self.assertEqual([self.get(each).tolist() for each in zeros[2:]], [[[0]], [[0]]])
+        self.assertFalse(self.numbers(zeros[0]).any())
+
+    def test_what_cannot_be_is_said(self):
+        (K, V, k_scale, v_scale), _ = self.quantised(self.K, self.V, "int8")
+        call = lambda **given: flash_attn_with_kvcache(**{**dict(q=self.put(self.q), k_cache=K, v_cache=V, cache_seqlens=self.put(self.lengths), k_descale=k_scale, v_descale=v_scale), **given})
+        for error, words, given in (
+            (ValueError, r"k_descale has the shape \[4, 1\]; it must be \[batch, kv_heads\], here \[4, 2\]", {"k_descale": k_scale[:, :1]}),
+            (TypeError, "v_descale is .*float16; the kernel reads float32", {"v_descale": self.put(self.get(v_scale).astype(np.float16))}),
+            (TypeError, "k is .*float16; with a scale for each head it is one of float8_e4m3fn, int8", {"k_cache": self.put(self.K), "v_cache": self.put(self.V)}),
+            (TypeError, "k is .*int8, and v .*float16", {"v_cache": self.put(self.V)}),
+            (TypeError, "(?s)k is .*float16, and k_cache .*int8.*quantize_kv", {"k": self.put(self.k), "v": self.put(self.v)}),
+            (NotImplementedError, "d11_thrift takes .*, not in fp16, s8 and fp16", {"num_splits": 1}),
+            (NotImplementedError, "softcap", {"softcap": 3.0}),
+        ):  # fmt: skip
+            with self.subTest(words), self.assertRaisesRegex(error, words):
+                call(**given)
+        for error, words, given in ((ValueError, "both or neither", {"v_descale": None}), (NotImplementedError, "no rung has both", {"mask_intervals": (self.lengths, self.lengths)}),
+                                    (NotImplementedError, "No rung takes", {"sink": self.put(np.zeros(HEADS, np.float32))})):  # fmt: skip
+            with self.subTest(words), self.assertRaisesRegex(error, words):
+                flash_ladder.attention(self.put(self.q), K, V, **{**dict(k_descale=k_scale, v_descale=v_scale), **given})
+        quantise = lambda *given, **named: flash_ladder.quantize_kv(self.put(self.k), *given, **named)
+        with self.assertRaisesRegex(TypeError, "one of float8_e4m3fn, int8"):
+            quantise(self.put(self.v), "int4")
+        with self.assertRaisesRegex(ValueError, r"v has the shape .*\[batch, n, kv_heads, d\]"):
+            quantise(self.put(self.v[0]), "int8")
+        with self.assertRaisesRegex(ValueError, "k_descale has the shape"):
+            quantise(self.put(self.v), "int8", k_descale=k_scale[:2])
+
+
 class Refusals(Cached):
     """Before a byte is written. On a GPU numbers are not looked at; these are."""
 
@@ -190,7 +289,7 @@ class Refusals(Cached):
             str(inspect.signature(flash_attn_with_kvcache)),
             "(q, k_cache, v_cache, k=None, v=None, rotary_cos=None, rotary_sin=None, cache_seqlens=None, cache_batch_idx=None, "
             "cache_leftpad=None, block_table=None, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, "
-            "rotary_interleaved=True, alibi_slopes=None, num_splits=0, return_softmax_lse=False)",
+            "rotary_interleaved=True, alibi_slopes=None, num_splits=0, return_softmax_lse=False, k_descale=None, v_descale=None)",
         )
 
 
@@ -267,6 +366,26 @@ class OfTorch(Caches):
                         call(**given)
                 with self.assertRaises(NotImplementedError), torch.overrides.BaseTorchFunctionMode():
                     call()
+
+
+@unittest.skipIf(torch is None, "this Python has no torch")
+class BytesOfTorch(Bytes):
+    types = ("int8", "float8_e4m3fn")
+    device = OfTorch.device
+    put, get = OfTorch.put, OfTorch.get
+
+    def dtype(self, name: str):
+        return getattr(torch, name)
+
+    def numbers(self, bytes_):
+        return bytes_.float().cpu().numpy()
+
+    def test_how_e4m3_is_rounded(self):
+        numbers = torch.zeros(1, 8, 1, 16)
+        numbers[0, :, 0, 0] = torch.tensor([448, 464, 1e9, -1e9, 17, 19, 2.0**-10, torch.nan])
+        one = torch.ones(1, 1)
+        k, *_ = flash_ladder.quantize_kv(numbers, numbers, torch.float8_e4m3fn, k_descale=one, v_descale=one)
+        self.assertEqual(k.view(torch.uint8)[0, :, 0, 0].tolist(), [0x7E, 0x7E, 0x7E, 0xFE, 0x58, 0x5A, 0x00, 0x7F])
 
 
 if __name__ == "__main__":

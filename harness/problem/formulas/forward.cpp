@@ -32,6 +32,10 @@ std::vector<TensorSpec> forward_inputs(const Spec& spec) {
   std::vector<TensorSpec> specs{in("Q", spec.q_type, spec.heads, spec.n, spec.lens_q),
                                 in("K", spec.kv_type, spec.key_heads(), spec.keys(), spec.lens_k),
                                 in("V", spec.kv_type, spec.key_heads(), spec.keys(), spec.lens_k)};
+  if (spec.has_scales()) {
+    for (const char* name : {"K_scales", "V_scales"})
+      specs.push_back(tensor(name, Element::f32, {spec.batch, spec.key_heads(), 1, 1}));
+  }
   const auto fixed = [&](const char* name, Element element, int64_t count) {
     specs.push_back(tensor(name, element, {1, 1, 1, count}));
     specs.back().is_fixed = true;

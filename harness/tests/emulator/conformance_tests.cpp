@@ -217,6 +217,14 @@ uint32_t nearest_bfloat(uint32_t float_bits) {
   return nearest(float_bits, bfloat_value, 0x7f80, 0x1.ffp127);
 }
 
+// Of two f16 each; a difference in f32 is rounded as the exact one is.
+uint32_t differences_of_halves(const uint32_t* in) {
+  const auto of = [](uint32_t a, uint32_t b) {
+    return nearest_half(std::bit_cast<uint32_t>(static_cast<float>(half_value(a & 0xffff) - half_value(b & 0xffff))));
+  };
+  return of(in[0], in[1]) | of(in[0] >> 16, in[1] >> 16) << 16;
+}
+
 // The same of 8 bits, whose largest number is as far as it goes.
 double e4m3_value(uint32_t bits) {
   return value_of_8(bits, 3);
@@ -701,6 +709,7 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
       {"pack_e5m2x2", [](const Words& in) { return packed_of_8(in, 2); }},
       {"unpack_e4m3x2", [](const Words& in) { return unpacked_of_8(in, 3); }},
       {"unpack_e5m2x2", [](const Words& in) { return unpacked_of_8(in, 2); }},
+      {"sub_f16x2", [](const Words& in) { return with_results(in, 2, differences_of_halves); }},
       {"prmt_b32", [](const Words& in) { return with_results(in, 3, selected_bytes); }},
       {"lop3_b32", functions_of_bits},
       {"red_release_add_u32", sums_in_turn},
@@ -867,8 +876,8 @@ const std::map<std::string_view, std::function<Words(const Words&)>>& expectatio
 }
 
 // Primitives that no GPU has answered for yet. Whoever records their fixtures takes them off this list.
-const std::set<std::string> AWAITING_FIXTURE = {"wgmma_ss_e4m3", "wgmma_ss_e4m3.n128", "wgmma_rs_e4m3",
-                                                "wgmma_rs_e4m3.n128", "cp_async_bulk_tensor_4d.e4m3"};
+const std::set<std::string> AWAITING_FIXTURE = {"wgmma_ss_e4m3",      "wgmma_ss_e4m3.n128",           "wgmma_rs_e4m3",
+                                                "wgmma_rs_e4m3.n128", "cp_async_bulk_tensor_4d.e4m3", "sub_f16x2"};
 
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file);

@@ -227,6 +227,32 @@ TEST_CASE("the reference is the formula with the errors of a plain f16 attention
   }
 }
 
+TEST_CASE("bytes times their scales are as good as the numbers that they stand for") {
+  Shape shape{.batch = 2, .heads = 4, .kv_heads = 2, .n = 40, .d = 16};
+  shape.q_type = shape.o_type = Element::bf16;
+  Shape plain = shape;
+  plain.q_type = plain.kv_type = plain.o_type = Element::f32;
+  for (const Element byte : {Element::e4m3, Element::s8}) {
+    shape.kv_type = byte;
+    Inputs inputs = make_inputs(InputKind::normal, shape, 3), numbers = make_inputs(InputKind::normal, plain, 3);
+    inputs["K_scales"].set(1, 0x1p-14);
+    inputs["V_scales"].set(2, 0x1p15);
+    inputs["V_scales"].set(3, 0);
+    for (int64_t i = 0; i < numbers["Q"].spec().elements(); ++i) numbers["Q"].set(i, inputs["Q"][size_t(i)]);
+    for (const auto& [name, scales] : {std::pair{"K", "K_scales"}, std::pair{"V", "V_scales"}}) {
+      const TensorSpec& spec = inputs[name].spec();
+      for (int64_t i = 0; i < spec.elements(); ++i)
+        numbers[name].set(i, inputs[name][size_t(i)] * inputs[scales][size_t(i / spec.unit_elements())]);
+    }
+    const Reference got = make_reference(shape, inputs), wanted = make_reference(plain, numbers);
+    for (size_t answer = 0; answer < 2; ++answer) {
+      const auto &values = got.answers[answer].values, &others = wanted.answers[answer].values;
+      REQUIRE(values.size() == others.size());
+      for (size_t i = 0; i < values.size(); ++i) CHECK(values[i] == Approx(others[i]).epsilon(1e-5).margin(1e-6));
+    }
+  }
+}
+
 TEST_CASE("ties give the mean of V, constant V gives itself") {
   const Shape shape{.n = 64, .d = 32};
   const Inputs ties = make_inputs(InputKind::ties, shape, 1);
