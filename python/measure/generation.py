@@ -169,7 +169,8 @@ def main(arguments: list[str] | None = None) -> None:
             sequences = asked
             if ON_GPU and (fit := (torch.cuda.mem_get_info()[0] - KEPT_FREE) // of_each) < asked:
                 sequences = fit // 8 * 8 or fit
-                print(f"{asked} sequences of {tokens} tokens have {asked * of_each / 1e9:.0f} GB of keys and values; beside the model {sequences} fit", file=sys.stderr)
+                print(f"{asked} sequences of {tokens} tokens have {asked * of_each / 1e9:.0f} GB of keys and values; beside the model {sequences} fit",
+                      file=sys.stderr)  # fmt: skip
             if sequences == 0:
                 continue
             case, found = Case(model, sequences, tokens), {}
@@ -182,7 +183,7 @@ def main(arguments: list[str] | None = None) -> None:
             for how in ("replay", "launch") if ON_GPU else ("launch",):
                 rounds = options.rounds if how == "replay" else -(-options.rounds // 2)  # by launches it is the host's time, mostly
                 times = race(found, case, how, rounds, options.steps)
-                alone = race(found, case, "alone", 3, 1) if how == "replay" else {}
+                alone = race(found, case, "alone", 3, 4) if how == "replay" else {}
                 for name, its in times.items():
                     ratios = [a / b for a, b in zip(times.get("sdpa", its), its)]
                     low, high = peers.interval(ratios)
@@ -198,8 +199,8 @@ def main(arguments: list[str] | None = None) -> None:
                         "over_sdpa": f"{statistics.median(ratios):.4f}", "over_lo": f"{low:.4f}", "over_hi": f"{high:.4f}",
                         "unlike_sdpa": f"{unlike:.1e}", "commit": options.commit, "date": datetime.date.today().isoformat(),
                     })  # fmt: skip
-                    print({key: rows[-1][key] for key in ("attention", "how", "sequences", "tokens", "ms", "tokens_per_s", "attention_share", "over_sdpa", "unlike_sdpa")},
-                          file=sys.stderr, flush=True)  # fmt: skip
+                    shown = "attention", "how", "sequences", "tokens", "ms", "tokens_per_s", "attention_share", "over_sdpa", "unlike_sdpa"
+                    print({key: rows[-1][key] for key in shown}, file=sys.stderr, flush=True)
             with open(options.csv, "w", encoding="utf-8", newline="") as file:
                 writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
                 writer.writeheader()

@@ -156,14 +156,21 @@ class Models(unittest.TestCase):
             mask = torch.ones(2, 9, dtype=torch.long)
             mask[0, :padding] = 0
 
-            def tokens(name, **options):
+            def generated(name, **options):
                 model.set_attn_implementation(name)
-                return model.generate(ids, attention_mask=mask, max_new_tokens=steps, min_new_tokens=steps, do_sample=False, pad_token_id=0, **options).tolist()
+                return model.generate(ids, attention_mask=mask, max_new_tokens=steps, min_new_tokens=steps, do_sample=False, pad_token_id=0,
+                                      output_logits=True, return_dict_in_generate=True, **options)  # fmt: skip
 
-            wanted = tokens("eager")
+            wanted = generated("eager")
             for options in ({}, static, *[{**static, "compile_config": in_a_graph()}] * (padding > 0)):
                 with self.subTest(padding=padding, **options), rungs() as used:
-                    self.assertEqual(tokens(NAME, **options), wanted)
+                    unlike = (generated(NAME, **options).sequences != wanted.sequences).nonzero().tolist()
+                    if DEVICE.type == "cpu":
+                        self.assertEqual(unlike, [])
+                    elif unlike:  # on a GPU the model is a wide one, and of two words that are equally likely a rounding chooses
+                        logits = wanted.logits[min(at for _, at in unlike) - ids.shape[1]]
+                        best = logits[min(unlike, key=lambda each: each[1])[0]].topk(2).values
+                        self.assertLess((best[0] - best[1]).item(), 4 * 2**-10 * logits.abs().max().item())
                 if DEVICE.type == "cpu":  # there no call goes past Python
                     self.assertEqual([each[0] for each in used[2:]], ["d"] * 2 * (steps - 1))
 
