@@ -70,6 +70,17 @@ struct Intervals {
   bool operator==(const Intervals&) const = default;
 };
 
+// Blocks of 128 queries and `keys` keys: of all so many are seen, drawn by the seed, and of these so many in part, pair by pair. What mask,
+// window and intervals hide stays hidden.
+struct Blocks {
+  static constexpr int QUERIES = 128;
+  float density = 0, partial = 0;
+  int seed = 1, keys = 128;
+
+  explicit operator bool() const { return density > 0; }
+  bool operator==(const Blocks&) const = default;
+};
+
 // What is asked: one problem, as a value.
 struct Spec {
   Word formula = "forward";
@@ -93,6 +104,7 @@ struct Spec {
   // a table finds; or -1, a sequence's in one piece.
   int page = 0;
   Intervals intervals = {};
+  Blocks blocks = {};
 
   int keys() const { return n_k >= 0 ? n_k : n; }
   int key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
@@ -100,6 +112,7 @@ struct Spec {
   bool has_cache() const { return page != 0; }
   int64_t batch_heads() const { return int64_t{batch} * heads; }
   int64_t elements() const { return batch_heads() * n * d; }
+  bool has_listed_keys() const { return intervals || blocks; }  // which keys a query sees is data
   bool operator==(const Spec&) const = default;
 };
 using Shape = Spec;
@@ -125,6 +138,7 @@ enum Feature : uint32_t {
   CACHE = 1024,
   PAGES = 2048,
   INTERVALS = 4096,
+  BLOCKS = 8192,
 };
 
 // What a variant takes of all that.
@@ -189,6 +203,7 @@ void convert(const Arguments& arguments, ModelParams& params);
 void convert(const Arguments& arguments, ScoreParams& params);
 void convert(const Arguments& arguments, CacheParams& params);
 void convert(const Arguments& arguments, IntervalParams& params);
+void convert(const Arguments& arguments, BlockParams& params);
 void convert(const Arguments& arguments, GradientParams& params);
 void convert(const Arguments& arguments, ModelGradientParams& params);
 
