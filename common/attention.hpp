@@ -98,6 +98,18 @@ struct IntervalParams : ScoreParams {
   const int *first, *end;  // [batch, n_q], contiguous; null where a query sees all of them
 };
 
+// And with a list of blocks of keys for each tile of 128 queries, who see no others. A block is `block_keys` keys, 64 or
+// a multiple of 128. In a list those stand first of which all of the tile's queries see all keys; of each other one a
+// stencil says who sees which: row r of it has a bit for each of 64 keys, in two words, the first keys' lowest.
+struct BlockParams : ScoreParams {
+  const int* lists;   // [.., .., tiles, most_blocks, 2]: a block's number, and that of the stencil of its first 64 keys
+  const int* counts;  // [.., .., tiles, 2]: how many blocks, and how many of them are whole
+  const int* order;   // [.., .., tiles]: the tiles of queries, the longest list first
+  const uint32_t* stencils;  // [any number, 128, 2]: one that hides all pairs, one that hides none, and then others
+  int block_keys, most_blocks;
+  int of_sequence, of_head;  // how many tiles further on the next one's lists are: 0 where all have the same
+};
+
 // The way back (backward/): dO is given, how much the loss changes with each number of O, and dQ, dK and dV are wanted.
 // O and LSE are what the forward pass has left; LSE is -infinity for a query that sees no key.
 struct GradientParams {

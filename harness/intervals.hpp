@@ -69,4 +69,25 @@ inline Interval interval_of(const Spec& spec, int64_t sequence, int64_t query) {
   return of;
 }
 
+inline int64_t queries_of(const Spec& spec, int64_t sequence) {
+  return spec.lens_q.count > 0 ? spec.lens_q.of[sequence] : spec.n;
+}
+inline int64_t keys_of(const Spec& spec, int64_t sequence) {
+  return spec.lens_k.count > 0 ? spec.lens_k.of[sequence] : spec.keys();
+}
+
+// The keys that a query sees, of all that there are, but for blocks that it does not meet.
+inline Interval seen_otherwise(const Spec& spec, int64_t sequence, int64_t query) {
+  const int64_t keys = keys_of(spec, sequence), own = query + keys - queries_of(spec, sequence);
+  int64_t first = 0, end = keys;
+  if (spec.causal) end = min(end, own + 1);
+  if (spec.right >= 0) end = min(end, own + spec.right + 1);
+  if (spec.left >= 0) first = max(first, own - spec.left);
+  if (spec.intervals) {
+    const Interval of = interval_of(spec, sequence, query);
+    first = max<int64_t>(first, of.first), end = min<int64_t>(end, of.end);
+  }
+  return {static_cast<int>(min(first, keys)), static_cast<int>(max<int64_t>(end, 0))};
+}
+
 }  // namespace ladder

@@ -209,6 +209,22 @@ void convert(const Arguments& arguments, IntervalParams& params) {
   params.end = static_cast<const int*>(arguments.at("end"));
 }
 
+void convert(const Arguments& arguments, BlockParams& params) {
+  const Spec& spec = arguments.spec;
+  convert(arguments, static_cast<ScoreParams&>(params));
+  const Arguments::Tensor* const lists = arguments.find("lists");
+  params.lists = static_cast<const int*>(arguments.at("lists"));
+  params.counts = static_cast<const int*>(arguments.at("counts"));
+  params.order = static_cast<const int*>(arguments.at("order"));
+  params.stencils = static_cast<const uint32_t*>(arguments.at("stencils"));
+  params.block_keys = spec.blocks.keys;
+  if (lists == nullptr) return;
+  const auto& [sequences, heads, tiles] = lists->strides;
+  params.most_blocks = static_cast<int>(tiles / 2);
+  params.of_sequence = static_cast<int>(sequences / tiles);
+  params.of_head = static_cast<int>(heads / tiles);
+}
+
 void convert(const Arguments& arguments, GradientParams& params) {
   const Spec& spec = arguments.spec;
   params = {.Q = static_cast<const f16*>(arguments.at("Q")),

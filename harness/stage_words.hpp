@@ -63,6 +63,17 @@ struct Intervals {
   bool operator==(const Intervals&) const = default;
 };
 
+// Blocks of 128 queries and `keys` keys: of all so many are seen, drawn by the seed, and of these so many in part, pair by pair. What mask,
+// window and intervals hide stays hidden.
+struct Blocks {
+  static constexpr int QUERIES = 128;
+  float density = 0, partial = 0;
+  int seed = 1, keys = 128;
+
+  explicit operator bool() const { return density > 0; }
+  bool operator==(const Blocks&) const = default;
+};
+
 // What is asked: one problem, as a value.
 struct Spec {
   Word formula = "forward";
@@ -86,6 +97,7 @@ struct Spec {
   // a table finds; or -1, a sequence's in one piece.
   int page = 0;
   Intervals intervals = {};
+  Blocks blocks = {};
 
   int keys() const { return n_k >= 0 ? n_k : n; }
   int key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
@@ -98,6 +110,7 @@ struct Spec {
   }
   int64_t batch_heads() const { return int64_t{batch} * heads; }
   int64_t elements() const { return batch_heads() * n * d; }
+  bool has_listed_keys() const { return intervals || blocks; }  // which keys a query sees is data
   bool operator==(const Spec&) const = default;
 };
 using Shape = Spec;
@@ -123,6 +136,7 @@ enum Feature : uint32_t {
   CACHE = 1024,
   PAGES = 2048,
   INTERVALS = 4096,
+  BLOCKS = 8192,
 };
 // What every model's kernel takes.
 constexpr uint32_t MODELS = CAUSAL | TAILS | CROSS | STRIDES | GROUPED;
@@ -201,6 +215,7 @@ void convert(const Arguments& arguments, CacheParams& params);
 void convert(const Arguments& arguments, CacheScoreParams& params);
 void convert(const Arguments& arguments, ByteParams& params);
 void convert(const Arguments& arguments, IntervalParams& params);
+void convert(const Arguments& arguments, BlockParams& params);
 void convert(const Arguments& arguments, GradientParams& params);
 void convert(const Arguments& arguments, ModelGradientParams& params);
 

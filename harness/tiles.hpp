@@ -1,7 +1,7 @@
 // For the predictions of rungs from 40 on: which tiles of queries and of keys meet, at any lengths, under a mask, in a window. Without the
 // standard library, as stage_words.hpp.
 #pragma once
-#include "harness/intervals.hpp"
+#include "harness/blocks.hpp"
 #include "harness/stage_words.hpp"
 
 namespace ladder {
@@ -11,12 +11,6 @@ constexpr int64_t tiles_of(int64_t count, int64_t tile) {
   return (count + tile - 1) / tile;
 }
 
-inline int64_t queries_of(const Spec& spec, int sequence) {
-  return spec.lens_q.count > 0 ? spec.lens_q.of[sequence] : spec.n;
-}
-inline int64_t keys_of(const Spec& spec, int sequence) {
-  return spec.lens_k.count > 0 ? spec.lens_k.of[sequence] : spec.keys();
-}
 // Tiles of queries of all sequences, of a head, where those of several lengths are told by a bound.
 inline uint64_t q_tiles_of(const Spec& spec, int64_t br) {
   return spec.lens_q.count > 0 ? spec.lens_q.before(spec.lens_q.count) / br + spec.batch
@@ -67,21 +61,44 @@ struct ByIntervals {
   uint64_t tiles = 0;    // of keys, in all of their walks
 
   ByIntervals(const Spec& spec, int64_t br, int64_t bc) {
-    const int64_t n_q = spec.n, n_k = spec.keys(), right = spec.causal ? 0 : spec.right;
+    const int64_t n_q = spec.n, n_k = spec.keys();
     if (n_k == 0) return;
     for (int s = 0; s < spec.batch; ++s) {
       for (int64_t begin = 0; begin < n_q; begin += br) {
         int64_t least = n_k - 1, greatest = 0;
         for (int64_t query = begin; query < min(begin + br, n_q); ++query) {
-          const Interval of = spec.intervals ? interval_of(spec, s, query) : Interval{0, spec.keys()};
-          const int64_t own = query + n_k - n_q;
-          const int64_t first = max<int64_t>(max<int64_t>(of.first, spec.left < 0 ? 0 : own - spec.left), 0);
-          const int64_t end = min<int64_t>(min<int64_t>(of.end, right < 0 ? n_k : own + 1 + right), n_k);
+          const auto [first, end] = seen_otherwise(spec, s, query);
           if (first >= end) continue;
-          least = min(least, first), greatest = max(greatest, end);
+          least = min<int64_t>(least, first), greatest = max<int64_t>(greatest, end);
         }
         queries += spec.heads;
         tiles += spec.heads * (max(tiles_of(greatest, bc), least / bc + 1) - least / bc);
+      }
+    }
+  }
+};
+
+// The same where each tile of queries has a list of blocks of keys, by tiles of two times 64 of them.
+struct ByLists {
+  uint64_t queries = 0;
+  uint64_t tiles = 0;
+  uint64_t in_part = 0;  // of these: some query of the tile does not see all of it
+
+  explicit ByLists(const Spec& spec) {
+    if (!spec.blocks || spec.keys() == 0) return;
+    for (int s = 0; s < spec.batch; ++s) {
+      for (int64_t q_block = 0; q_block < blocks::Tile::count(spec); ++q_block) {
+        const blocks::Tile tile(spec, s, q_block);
+        int64_t keys = 0, whole = 0;
+        for (int64_t k_block = 0; k_block < tile.of_keys(spec); ++k_block) {
+          const blocks::Kind kind = tile.kind(k_block);
+          keys += kind == blocks::Kind::none ? 0 : spec.blocks.keys;
+          whole += kind == blocks::Kind::whole ? spec.blocks.keys : 0;
+        }
+        const int64_t of_keys = max<int64_t>(tiles_of(keys, 128), 1);
+        queries += spec.heads;
+        tiles += spec.heads * of_keys;
+        in_part += spec.heads * (of_keys - whole / 128);
       }
     }
   }

@@ -106,7 +106,7 @@ Room room_for(const Shape& shape, uint64_t workspace_bytes, size_t free_bytes) {
   Room room;
   const Formula& formula = formula_of(shape);
   const bool alike = shape.lens_q.count == 0 && shape.lens_k.count == 0 && !shape.has_cache() &&
-                     !shape.intervals;  // any keys may meet any queries
+                     !shape.has_listed_keys();  // any keys may meet any queries
   const int step = shape.layout == Layout::bhnd ? 1 : shape.key_heads();
   room.more_heads = formula.of_heads == nullptr || !alike ? 0 : (MORE_HEADS + step - 1) / step * step;
   while (room.outputs > 1 && !fits(room)) --room.outputs;
@@ -135,7 +135,7 @@ std::vector<Question> make_questions(const Shape& shape, InputKind kind, const I
   const int64_t units = fewest_units(inputs);
   // Of a small problem with the few units that are looked at, where a unit is a problem by itself; or else of the whole one.
   const bool is_few = formula.of_heads != nullptr && shape.lens_q.count == 0 && shape.lens_k.count == 0 &&
-                      !shape.has_cache() && !shape.intervals;
+                      !shape.has_cache() && !shape.has_listed_keys();
   const auto heads = is_few ? std::min<int64_t>(HEADS_PER_QUESTION, units) : units;
   const Spec few = is_few ? formula.of_heads(shape, static_cast<int>(heads)) : shape;
   std::vector<View> views = all_views(shape, room.more_heads, kind);

@@ -11,6 +11,7 @@
 #include "harness/base/parallel.hpp"
 #include "harness/intervals.hpp"
 #include "harness/problem/formula.hpp"
+#include "harness/problem/lists.hpp"
 #include "harness/problem/normals.hpp"
 #include "harness/problem/reference.hpp"
 #include "harness/problem/trained.hpp"
@@ -261,7 +262,7 @@ void make_cancelling(QKV& inputs, const Shape& shape) {
 // such key; nor in a row so short that some part of a kernel might have no other.
 void make_not_finite(QKV& inputs, const Shape& shape) {
   const int64_t n = shape.n, d = shape.d;
-  const bool is_window = shape.left >= 0 || shape.right >= 0 || shape.intervals;
+  const bool is_window = shape.left >= 0 || shape.right >= 0 || shape.has_listed_keys();
   if (!shape.causal && !is_window && d > 1 && n >= 64) {
     set_column(inputs.Q, shape, 0, [](int64_t) { return 1.0f; });
     set_column(inputs.K, shape, 0, [&](int64_t key) { return key == n / 4 ? -INFINITE : 0.0f; });
@@ -448,10 +449,6 @@ void forget_unused(Tensor& tensor) {
   }
 }
 
-int64_t keys_of(const Spec& spec, int64_t sequence) {
-  return spec.lens_k.count > 0 ? spec.lens_k.of[sequence] : spec.keys();
-}
-
 // Entry i of the table that finds K's pages. Nobody may follow those behind a sequence's last key.
 double page_of(const Spec& spec, const TensorSpec& K, int64_t i) {
   const int64_t sequence = i / K.pages(), j = i % K.pages();
@@ -487,6 +484,13 @@ float scale_of(Element element, const Numbers& values, int64_t unit, int64_t cou
   const uint64_t kind = (static_cast<uint64_t>(unit) + seed) % 4;
   const float by = kind == 1 ? 0.5f : kind == 2 && element != Element::s8 ? 0x1p14f : 1;
   return by * largest / static_cast<float>(info(element).largest);
+}
+
+// Of a sequence the lists' numbers of that name, or null.
+const std::vector<int>* list_named(std::string_view name, const Spec& spec) {
+  if (!spec.blocks) return nullptr;
+  const BlockLists& of = *block_lists(spec);
+  return name == "lists" ? &of.lists : name == "counts" ? &of.counts : name == "order" ? &of.order : nullptr;
 }
 
 // As scores are, far above all of them (of an even number of heads by more than f32 has exponentials of), so far below that it counts
@@ -541,6 +545,14 @@ Inputs make_inputs(InputKind kind, const Spec& spec, uint64_t seed) {
       const bool of_V = each.name == "V_scales";
       for (int64_t unit = 0; unit < each.units(); ++unit)
         scales.set(unit, scale_of(spec.kv_type, of_V ? made.V : made.K, unit, square.n * spec.d, seed + of_V));
+    } else if (const std::vector<int>* const listed = list_named(each.name, spec)) {
+      Tensor& tensor = tensors.add(Tensor(each));
+      const int64_t of_sequence = std::ssize(*listed) / spec.batch, of_all = of_sequence * spec.heads;
+      for (int64_t i = 0; i < each.elements(); ++i)
+        tensor.set(i, (*listed)[static_cast<size_t>(i / of_all * of_sequence + i % of_sequence)]);
+    } else if (each.name == "stencils") {
+      std::ranges::copy(std::as_bytes(std::span(block_lists(spec)->stencils)),
+                        tensors.add(Tensor(each)).bytes().begin());
     } else {
       Tensor tensor(each);
       for (int64_t i = 0; i < each.columns(); ++i) {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "harness/base/parallel.hpp"
-#include "harness/intervals.hpp"
+#include "harness/blocks.hpp"
 
 namespace ladder {
 namespace {
@@ -320,24 +320,32 @@ Modifiers modifiers_of(const Spec& spec, const Inputs& inputs, int64_t unit) {
 }
 
 int64_t key_of_query(const Spec& spec, int64_t sequence, int64_t query) {
-  const int64_t queries = spec.lens_q.count > 0 ? spec.lens_q.of[sequence] : spec.n;
-  const int64_t keys = spec.lens_k.count > 0 ? spec.lens_k.of[sequence] : spec.keys();
-  return query + keys - queries;
+  return query + keys_of(spec, sequence) - queries_of(spec, sequence);
 }
 
 void for_each_run_of_keys(const Spec& spec, int64_t sequence, int64_t query,
                           const std::function<void(const Keys&)>& visit) {
-  const int64_t keys = spec.lens_k.count > 0 ? spec.lens_k.of[sequence] : spec.keys();
-  const int64_t own = key_of_query(spec, sequence, query);
-  Keys seen{.first = 0, .last = keys};
-  if (spec.causal) seen.last = std::min(keys, own + 1);
-  if (spec.right >= 0) seen.last = std::min(seen.last, own + spec.right + 1);
-  if (spec.left >= 0) seen.first = std::max<int64_t>(0, own - spec.left);
-  if (spec.intervals) {
-    const Interval of = interval_of(spec, sequence, query);
-    seen = {std::max<int64_t>(seen.first, of.first), std::min<int64_t>(seen.last, of.end)};
+  const auto [first, end] = seen_otherwise(spec, sequence, query);
+  if (!spec.blocks) {
+    if (first < end) visit({first, end});
+    return;
   }
-  if (seen.first < seen.last) visit(seen);
+  Keys run{first, first};
+  const auto see = [&](int64_t from, int64_t to) {
+    if (from != run.last && run.first < run.last) visit(run);
+    run = {from == run.last ? run.first : from, to};
+  };
+  const int64_t row = query % Blocks::QUERIES, q_block = query / Blocks::QUERIES, size = spec.blocks.keys;
+  for (int64_t block = first / size; block * size < end; ++block) {
+    const uint64_t draw = blocks::draw(spec, sequence, q_block, block);
+    const blocks::Kind kind = blocks::drawn(spec, draw);
+    const int64_t from = std::max<int64_t>(first, block * size), to = std::min<int64_t>(end, (block + 1) * size);
+    if (kind == blocks::Kind::whole) see(from, to);
+    for (int64_t key = from; kind == blocks::Kind::part && key < to; ++key) {
+      if (blocks::pair(draw, row, key % size)) see(key, key + 1);
+    }
+  }
+  if (run.first < run.last) visit(run);
 }
 
 KeyRuns runs_of_keys(const Spec& spec, int64_t sequence, int64_t query) {
@@ -347,7 +355,7 @@ KeyRuns runs_of_keys(const Spec& spec, int64_t sequence, int64_t query) {
 }
 
 KeyRuns runs_of_queries(const Spec& spec, int64_t sequence, int64_t key) {
-  const int64_t queries = spec.lens_q.count > 0 ? spec.lens_q.of[sequence] : spec.n;
+  const int64_t queries = queries_of(spec, sequence);
   KeyRuns runs;
   for (int64_t query = 0; query < queries; ++query) {
     bool sees = false;

@@ -39,6 +39,7 @@ constexpr FeatureRow FEATURES[] = {
      [](const Spec& spec) { return spec.has_cache(); }},
     {PAGES, "pages", "takes no keys in pages", [](const Spec& spec) { return spec.page > 0; }},
     {INTERVALS, "intervals", "has no intervals of keys", [](const Spec& spec) { return bool(spec.intervals); }},
+    {BLOCKS, "blocks", "has no lists of blocks", [](const Spec& spec) { return bool(spec.blocks); }},
 };
 // Behind each row, of the tensor with the smallest elements.
 size_t pad_bytes(const Spec& spec) {

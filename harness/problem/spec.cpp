@@ -142,6 +142,35 @@ WordRow prefix() {
           [](const Spec& spec) { return spec.intervals.prefix < 0 ? "" : std::to_string(spec.intervals.prefix); },
           [](Spec& spec, std::string_view value) { return number(value, 0, int(MOST), spec.intervals.prefix); }};
 }
+// Which blocks of keys a tile of queries meets.
+WordRow blocks() {
+  return {"blocks", "how many of all blocks are seen, above 0 and 1 at most, and what draws which, as in 0.3 or 0.3@7",
+          [](const Spec& spec) {
+            const Blocks& said = spec.blocks;
+            return !said            ? ""
+                   : said.seed == 1 ? fmt::format("{}", said.density)
+                                    : fmt::format("{}@{}", said.density, said.seed);
+          },
+          [](Spec& spec, std::string_view value) {
+            const auto parts = split(value, '@');
+            return parts.size() <= 2 &&
+                   number(parts[0], std::numeric_limits<float>::min(), 1.0f, spec.blocks.density) &&
+                   (parts.size() < 2 || number(parts[1], 1, int(MOST), spec.blocks.seed));
+          }};
+}
+WordRow partial() {
+  return {"partial", "how many of the blocks that are seen are so in part, from 0 to 1",
+          [](const Spec& spec) { return spec.blocks.partial == 0 ? "" : fmt::format("{}", spec.blocks.partial); },
+          [](Spec& spec, std::string_view value) { return number(value, 0.0f, 1.0f, spec.blocks.partial); }};
+}
+WordRow block_keys() {
+  return {"block_keys", "how many keys a block has, 64 or 128 or a multiple of 128",
+          [](const Spec& spec) { return spec.blocks.keys == 128 ? "" : std::to_string(spec.blocks.keys); },
+          [](Spec& spec, std::string_view value) {
+            return number(value, 64, int(MOST), spec.blocks.keys) &&
+                   (spec.blocks.keys == 64 || spec.blocks.keys % 128 == 0);
+          }};
+}
 WordRow element(const ElementInfo& of) {
   return {of.name, "",
           [&of](const Spec& spec) {
@@ -243,7 +272,8 @@ const std::vector<WordRow>& words() {
                     "a cache"});
     rows.push_back(lengths("lens_q", &Spec::lens_q));
     rows.push_back(lengths("lens_k", &Spec::lens_k));
-    for (const auto& row : {documents(), scattered(), intervals(), prefix()}) rows.push_back(row);
+    for (const auto& row : {documents(), scattered(), intervals(), prefix(), blocks(), partial(), block_keys()})
+      rows.push_back(row);
     return rows;
   }();
   return all;
@@ -277,6 +307,10 @@ Status check_spec(const Spec& spec) {
   if (spec.intervals && spec.lens_q.count > 0)
     return usage(
         "Sequences of several lengths have no intervals of keys: lens_q, or documents, scattered, intervals, prefix.");
+  if (spec.blocks && spec.lens_q.count > 0)
+    return usage("Sequences of several lengths have no lists of blocks: lens_q, or blocks.");
+  if (!spec.blocks && (spec.blocks.partial > 0 || spec.blocks.keys != Blocks{}.keys))
+    return usage("partial and block_keys are of blocks that are seen, and blocks says how many those are: blocks=0.3.");
   if (spec.intervals.prefix >= 0 && spec.causal)
     return usage("prefix says that a query sees keys behind its own, and causal that it does not: one of them.");
   const bool square = spec.keys() == spec.n;

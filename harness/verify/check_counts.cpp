@@ -61,7 +61,7 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
            std::ranges::count(problem.kinds, kind) == std::ssize(problem.kinds);
   };
   const bool is_calm = all_are(InputKind::normal),
-             in_window = problem.shape.left >= 0 || problem.shape.right >= 0 || problem.shape.intervals;
+             in_window = problem.shape.left >= 0 || problem.shape.right >= 0 || problem.shape.has_listed_keys();
   // Nearly every query's largest score is among the first keys: who begins there knows it from then on.
   const bool is_first = variant.from_first_key && !in_window && all_are(InputKind::sinks35);
   // NaN outgrows nothing: rows of it need no rescale, not even in the first tile.
@@ -149,7 +149,7 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
 
 bool blocks_are_alike(const Shape& shape) {
   return !shape.causal && shape.left < 0 && shape.right < 0 && shape.lens_q.count == 0 && shape.lens_k.count == 0 &&
-         !shape.intervals;
+         !shape.has_listed_keys();
 }
 
 void judge_beside(CheckResult& result, const Variant& variant, const emulator::Counters& own, bool whole,

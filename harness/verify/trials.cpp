@@ -92,7 +92,7 @@ Trial other_problem(const Variant& variant, Shape shape, uint64_t seed, int far_
   if (far_heads > 0) {
     shape.pad = 0;                     // what lies behind each row of so many heads would be gigabytes
     shape.alibi = shape.sink = false;  // numbers for each head are there for the known ones,
-    shape.intervals = {};              // and intervals for their sequences
+    shape.intervals = {}, shape.blocks = {};  // and intervals and lists for their sequences
   }
   if (takes_any_d(variant)) shape.d = variant.accepts.max_d - 1;
   shape.n = supported_length(variant, shape, static_cast<int>(FAR_HEAD / shape.d + 14) | 1);
@@ -407,7 +407,7 @@ std::optional<Trial> thin(const Variant& variant, const Shape& usual, uint64_t s
 std::optional<Trial> far_workspace(const Variant& variant, const Shape& usual, uint64_t seed) {
   constexpr uint64_t NUMBERS = uint64_t{1} << 32;
   Shape one = with_heads(with_columns(variant, usual, 24), 1, 1);
-  one.intervals = {};
+  one.intervals = {}, one.blocks = {};
   one.n = supported_length(variant, one, 257);
   const uint64_t share = variant.workspace_at(one) / sizeof(float);
   if (share * FAR_HEADS <= NUMBERS) return std::nullopt;
@@ -420,7 +420,7 @@ std::optional<Trial> many_sequences(const Variant&, const Shape& usual, uint64_t
   Shape shape = with_heads(usual, 3, 1);
   shape.n = 3;
   shape.alibi = shape.sink = false;
-  shape.intervals = {};
+  shape.intervals = {}, shape.blocks = {};
   return Trial{.shape = shape, .seed = seed + 13, .far_heads = SEQUENCES};
 }
 
@@ -621,6 +621,11 @@ std::optional<Trial> drawn_problem(const Variant& variant, const Shape& usual, u
     (below(2) == 1 ? intervals.scattered : intervals.documents) = 1 + below(7);
     if (intervals.documents > 0) intervals.seed = 1 + below(99);
     if (!shape.causal && below(3) == 0) intervals.prefix = below(1 + shape.n_k / 2);
+  }
+  if (shape.lens_q.count == 0 && draws(BLOCKS)) {
+    Blocks& blocks = shape.blocks;
+    blocks = {.density = static_cast<float>(1 + below(8)) / 8, .seed = 1 + below(99), .keys = below(2) == 1 ? 64 : 128};
+    if (below(2) == 1) blocks.partial = static_cast<float>(1 + below(4)) / 4;
   }
   if (draws(SOFTCAP)) shape.softcap = static_cast<float>(1 + below(30));
   shape.alibi = draws(ALIBI);
@@ -1018,6 +1023,10 @@ const Row ROWS[] = {
      .text = "b=2 h=19 n=130 causal documents=2", .multiprocessors = 7},
     {.name = "keys that nobody sees", .mistake = "what lies in a tile of keys that no query of a tile sees", .needs = INTERVALS,
      .text = "b=1 h=2 n=768 intervals=384*0:256,384*512:768", .kinds = {nan_unseen}, .both_builds = true},
+    {.name = "lists in turns", .mistake = "the list of another tile of queries, or of another sequence", .needs = BLOCKS | TAILS,
+     .text = "b=3 h=7 n=700 blocks=0.5@9 partial=0.3", .kinds = {normal, peaky, sinks}, .multiprocessors = 5, .both_builds = true},
+    {.name = "blocks that nobody sees", .mistake = "what lies in a block that is in no list", .needs = BLOCKS,
+     .text = "b=1 h=2 n=1024 blocks=0.15@4", .kinds = {nan_unseen}, .both_builds = true},
     {.name = "many queries", .mistake = "more tiles than a warp has lanes, a division by a reciprocal", .needs = TAILS | CROSS,
      .make = made<many_queries>},
     {.name = "many keys", .mistake = "the same of a pass whose blocks own keys", .when = OTHER, .needs = TAILS | CROSS, .make = made<many_keys>},

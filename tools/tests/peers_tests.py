@@ -57,8 +57,8 @@ class Peers(unittest.TestCase):
         self.assertIn("d must be 64 or 128", reason(TRITON, d=96))
         self.assertIn("no inputs of type bf16", reason(TRITON, dtype="bf16"))
 
-    def test_flex_attention_is_for_intervals_alone(self) -> None:
-        for features, reason in ((["causal"], "problems with intervals of keys alone here"), (["causal", "intervals", "softcap"], "no softcap here")):
+    def test_flex_attention_is_for_masks_with_holes_alone(self) -> None:
+        for features, reason in ((["causal"], "problems with intervals of keys or lists of blocks alone here"), (["causal", "intervals", "softcap"], "no softcap here")):
             answer, = self.answers("flex.py", {**REQUEST, "features": features}, torch=TORCH.format(gpu=True))
             self.assertEqual(answer, {"ok": False, "reason": reason})
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "harness/blocks.hpp"
+#include "harness/problem/lists.hpp"
 #include "harness/problem/spec.hpp"
 
 namespace ladder {
@@ -54,6 +56,14 @@ std::vector<TensorSpec> forward_inputs(const Spec& spec) {
   if (spec.intervals) {
     for (const char* name : {"first", "end"}) fixed(name, Element::i32, int64_t{spec.batch} * spec.n);
   }
+  if (spec.blocks) {
+    const int64_t tiles = blocks::Tile::count(spec), most = blocks::Tile::of_keys(spec);
+    for (const auto& [name, numbers] : {std::pair{"lists", 2 * most}, {"counts", int64_t{2}}, {"order", int64_t{1}}}) {
+      specs.push_back(tensor(name, Element::i32, {spec.batch, spec.heads, tiles, numbers}));
+      specs.back().is_fixed = true;
+    }
+    fixed("stencils", Element::i32, std::ssize(block_lists(spec)->stencils));
+  }
   return specs;
 }
 
@@ -90,10 +100,10 @@ Spec of_heads(const Spec& spec, int key_heads) {
 
 // FlashAttention's convention: two products of n * n * d multiply-adds in each head, half of it under a causal mask.
 // Counting the softmax too, as the write-up does, adds 1.17 % at d = 128.
-// Where lengths differ, a window is open or queries have intervals, of the keys that are seen.
+// Where lengths differ, a window is open or queries have intervals or lists, of the keys that are seen.
 double flops_by_convention(const Spec& spec) {
   const bool square = spec.keys() == spec.n && spec.lens_q.count == 0 && spec.lens_k.count == 0;
-  if (square && spec.left < 0 && spec.right < 0 && !spec.intervals) {
+  if (square && spec.left < 0 && spec.right < 0 && !spec.has_listed_keys()) {
     return 4.0 * static_cast<double>(spec.elements()) * spec.n / (spec.causal ? 2 : 1);
   }
   double seen = 0;
@@ -229,6 +239,30 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
        "intervals=10*68:310,1*0:871,157*68:310,1*0:871,157*68:310,1*0:871,157*68:310,1*0:871,27*68:310"},
       {INTERVALS | TAILS | CROSS | CAUSAL | GROUPED, "b=2 h=4 kv=2 nq=400 nk=300 causal scattered=3"},
       {INTERVALS | TAILS | CROSS, "h=2 nq=3 nk=0 scattered=3"},
+      // Lists of whole blocks: most keys, few, none; of 64 keys an odd number; under a mask, where lengths differ, in two sequences.
+      {BLOCKS, "h=2 n=1024 blocks=0.7@3"},
+      {BLOCKS, "h=2 n=1024 blocks=0.1@5"},
+      {BLOCKS, "n=256 blocks=0.001@1"},
+      {BLOCKS, "h=2 n=1024 blocks=0.4@2 block_keys=64"},
+      {BLOCKS, "h=2 n=512 blocks=1 block_keys=64"},
+      {BLOCKS | CAUSAL, "h=2 n=1024 causal blocks=0.5@8"},
+      {BLOCKS | CAUSAL, "h=2 n=640 causal blocks=0.6@8 block_keys=64"},
+      {BLOCKS | TAILS | CROSS | CAUSAL | GROUPED, "b=2 h=4 kv=2 nq=300 nk=1000 causal blocks=0.5@4"},
+      {BLOCKS | TAILS | CROSS | CAUSAL,
+       "b=2 h=2 nq=500 nk=300 causal blocks=0.7@6 block_keys=64"},  // the first queries see no key
+      {BLOCKS | TAILS | CROSS, "b=2 h=2 nq=77 nk=65 blocks=0.8@2 block_keys=64"},
+      {BLOCKS | TAILS | CROSS, "h=3 nq=1 nk=700 blocks=0.5@7"},
+      {BLOCKS | TAILS | CROSS, "h=2 nq=300 nk=1 blocks=0.5@2"},  // one key
+      {BLOCKS | TAILS | CROSS, "h=2 nq=300 nk=0 blocks=0.5@2"},
+      // Blocks in part: some, all, beside whole ones of 64 keys in a tile, under a mask.
+      {BLOCKS, "h=2 n=768 blocks=0.6@3 partial=0.4"},
+      {BLOCKS, "h=2 n=512 blocks=0.5@6 partial=1"},
+      {BLOCKS, "h=2 n=768 blocks=0.5@9 partial=0.5 block_keys=64"},
+      {BLOCKS | TAILS, "b=2 h=2 n=515 blocks=0.4@11 partial=0.5 block_keys=64"},
+      {BLOCKS | TAILS | CAUSAL, "b=2 h=1 n=900 causal blocks=0.4@12 partial=0.3"},
+      // In part because of what queries see otherwise: a row or two of a tile at first, and rows without a key.
+      {BLOCKS | INTERVALS | TAILS, "b=2 h=2 n=600 documents=5 blocks=0.7@3"},
+      {BLOCKS | WINDOW | CAUSAL, "n=1024 causal window=300,0 blocks=0.6@2"},
       {VARLEN | TAILS, "b=4 h=2 n=200 lens_q=200,1,0,77 lens_k=200,64,5,0"},
       {VARLEN | TAILS | CAUSAL, "b=3 h=2 n=200 causal lens_q=150,1,77 lens_k=200,64,70"},
       // Less to do than lengths that are all alike would make, and than there are SMs.
@@ -265,8 +299,8 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
     if ((features & ~accepts.features) == 0) specs.push_back(parse_spec(words, plain).value());
   }
   const std::pair<uint32_t, const char*> together[] = {
-      {CAUSAL, "causal"}, {WINDOW, "window=70,0"},        {SOFTCAP, "softcap=5"},    {ALIBI, "alibi"},
-      {SINK, "sink"},     {STRIDES, "layout=bnhd pad=8"}, {INTERVALS, "documents=3"}};
+      {CAUSAL, "causal"}, {WINDOW, "window=70,0"},        {SOFTCAP, "softcap=5"},     {ALIBI, "alibi"},
+      {SINK, "sink"},     {STRIDES, "layout=bnhd pad=8"}, {INTERVALS, "documents=3"}, {BLOCKS, "blocks=0.6@3"}};
   int features = 0;
   for (const auto& [feature, words] : together) {
     if ((accepts.features & feature) == 0 || (feature == WINDOW && (accepts.features & CAUSAL) == 0)) continue;

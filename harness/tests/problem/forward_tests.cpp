@@ -23,6 +23,23 @@ struct Row {
   double lse = 0;
 };
 
+// Whether the lists let a query see a key, as a kernel reads them.
+bool is_listed(const Spec& spec, const Inputs& inputs, int64_t unit, int64_t query, int64_t key) {
+  const auto number = [&](const char* name, int64_t column) {
+    const Tensor& tensor = inputs[name];
+    return static_cast<int64_t>(
+        tensor[static_cast<size_t>(tensor.spec().index(unit, query / Blocks::QUERIES) + column)]);
+  };
+  for (int64_t i = 0; i < number("counts", 0); ++i) {
+    if (number("lists", 2 * i) != key / spec.blocks.keys) continue;
+    const int64_t stencil = number("lists", 2 * i + 1) + key % spec.blocks.keys / 64, row = query % Blocks::QUERIES;
+    const int64_t word = (stencil * Blocks::QUERIES + row) * 2 + key % 64 / 32;
+    const auto bits = static_cast<int64_t>(inputs["stencils"][static_cast<size_t>(word)]);
+    return i < number("counts", 1) || (bits >> key % 32 & 1) == 1;
+  }
+  return false;
+}
+
 // One row, key by key: who is seen, and how high.
 Row plain_row(const Spec& spec, const Inputs& inputs, int64_t unit, int64_t query) {
   const int64_t sequence = unit / spec.heads, head = unit % spec.heads;
@@ -42,7 +59,8 @@ Row plain_row(const Spec& spec, const Inputs& inputs, int64_t unit, int64_t quer
     };
     const bool hidden = (spec.causal && distance > 0) || (spec.left >= 0 && distance < -spec.left) ||
                         (spec.right >= 0 && distance > spec.right) ||
-                        (spec.intervals && (double(key) < of_query("first") || double(key) >= of_query("end")));
+                        (spec.intervals && (double(key) < of_query("first") || double(key) >= of_query("end"))) ||
+                        (spec.blocks && !is_listed(spec, inputs, unit, query, key));
     double score = 0;
     for (int64_t c = 0; c < spec.d; ++c) score += number("Q", unit, query, c) * number("K", key_unit, key, c);
     score *= spec.scale();
@@ -81,6 +99,9 @@ const char* const PROBLEMS[] = {
     "b=2 h=4 kv=2 nq=30 nk=50 d=16 scattered=4 sink",
     "h=2 n=40 d=16 bf16 window=9,3 documents=3@8 prefix=5 alibi",
     "b=2 h=1 n=12 d=16 intervals=5*3:9,10*-4:2,3*8:5,1*0:99",
+    "b=2 h=2 nq=150 nk=300 d=16 causal blocks=0.6@3 partial=0.4",
+    "h=2 kv=1 nq=130 nk=250 d=16 bf16 blocks=0.5 block_keys=64 sink",
+    "h=1 n=257 d=16 documents=3 blocks=0.7@2 partial=0.2 block_keys=64",
 };
 
 }  // namespace

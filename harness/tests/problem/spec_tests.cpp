@@ -81,6 +81,11 @@ TEST_CASE("every problem is the one that its text says") {
       if (intervals.rows[0].count > 0) intervals.listed = 2;
       if (!spec.causal && below(2)) intervals.prefix = below(9);
     }
+    if (spec.lens_q.count == 0 && below(2)) {
+      spec.blocks = {.density = 0.1f * static_cast<float>(1 + below(9)), .seed = 1 + below(3)};
+      if (below(2)) spec.blocks.partial = 0.3f;
+      if (below(2)) spec.blocks.keys = below(2) ? 64 : 256;
+    }
     const std::string text = to_string(spec);
     INFO(text);
     const auto parsed = parse_spec(text);
@@ -130,6 +135,13 @@ TEST_CASE("a malformed problem is refused by its word, with what that could have
       {"prefix=-1", {"prefix takes"}},
       {"causal prefix=5", {"prefix", "causal"}},
       {"n=9 lens_q=9 documents=2", {"several lengths", "documents"}},
+      {"blocks=0", {"blocks takes", "above 0"}},
+      {"blocks=1.5", {"blocks takes"}},
+      {"blocks=0.5@", {"blocks takes"}},
+      {"blocks=0.5 partial=2", {"partial takes", "from 0 to 1"}},
+      {"blocks=0.5 block_keys=96", {"block_keys takes", "64"}},
+      {"partial=0.5", {"partial", "blocks=0.3"}},
+      {"n=9 lens_q=9 blocks=0.5", {"several lengths", "blocks"}},
   };
   for (const auto& [text, parts] : wrong) {
     INFO(text);
