@@ -101,47 +101,43 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
 #define WGMMA_D_176 WGMMA_D_128, WGMMA_TILES(16), WGMMA_TILE(20), WGMMA_TILE(21)
 #define WGMMA_D_192 WGMMA_D_176, WGMMA_TILE(22), WGMMA_TILE(23)
 #define WGMMA_D_256 WGMMA_D_192, WGMMA_TILES(24), WGMMA_TILES(28)
-// The numbers are those of the operands after the accumulators, N / 2 and following. Operands of 8 bits have no word for what
-// is transposed.
-#define WGMMA_EITHER(TEXT) TEXT
-#define WGMMA_K_MAJOR(TEXT) ""
-#define WGMMA_SS(TYPE, K, TRANSPOSED, N, A, B, ACCUMULATE, TRANS)                                            \
-  if constexpr (8 * N_TILES == N)                                                                            \
-  asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %" #ACCUMULATE                            \
-               ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k" #K ".f32." TYPE "." TYPE " {" WGMMA_TEXT_##N \
-               "}, %" #A ", %" #B ", accumulate, 1, 1" TRANSPOSED(", 0, %" #TRANS) ";\n}"                    \
-               : WGMMA_D_##N                                                                                 \
+// The numbers are those of the operands after the accumulators, N / 2 and following.
+#define WGMMA_SS(TYPE, N, A, B, ACCUMULATE, TRANS)                                                       \
+  if constexpr (8 * N_TILES == N)                                                                        \
+  asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %" #ACCUMULATE                        \
+               ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" WGMMA_TEXT_##N \
+               "}, %" #A ", %" #B ", accumulate, 1, 1, 0, %" #TRANS ";\n}"                               \
+               : WGMMA_D_##N                                                                             \
                : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(TRANS_B))
-#define WGMMA_RS(TYPE, K, TRANSPOSED, N, A0, A1, A2, A3, B, ACCUMULATE, TRANS)                               \
-  if constexpr (8 * N_TILES == N)                                                                            \
-  asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %" #ACCUMULATE                            \
-               ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k" #K ".f32." TYPE "." TYPE " {" WGMMA_TEXT_##N \
-               "}, {%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #B                                           \
-               ", accumulate, 1, 1" TRANSPOSED(", %" #TRANS) ";\n}"                                          \
-               : WGMMA_D_##N                                                                                 \
+#define WGMMA_RS(TYPE, N, A0, A1, A2, A3, B, ACCUMULATE, TRANS)                                          \
+  if constexpr (8 * N_TILES == N)                                                                        \
+  asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %" #ACCUMULATE                        \
+               ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" WGMMA_TEXT_##N \
+               "}, {%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #B ", accumulate, 1, 1, %" #TRANS ";\n}" \
+               : WGMMA_D_##N                                                                             \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)), "n"(TRANS_B))
 // That of N = 8 N_TILES. Who asks for another N is told so: an end of the list that says nothing would be a product without an
 // instruction.
 #define WGMMA_NONE static_assert(N_TILES < 0, "no operand list for this N")
-#define WGMMA_SS_OF(TYPE, K, TRANSPOSED)                       \
-  WGMMA_SS(TYPE, K, TRANSPOSED, 8, 4, 5, 6, 7);                \
-  else WGMMA_SS(TYPE, K, TRANSPOSED, 32, 16, 17, 18, 19);      \
-  else WGMMA_SS(TYPE, K, TRANSPOSED, 64, 32, 33, 34, 35);      \
-  else WGMMA_SS(TYPE, K, TRANSPOSED, 96, 48, 49, 50, 51);      \
-  else WGMMA_SS(TYPE, K, TRANSPOSED, 128, 64, 65, 66, 67);     \
-  else WGMMA_SS(TYPE, K, TRANSPOSED, 176, 88, 89, 90, 91);     \
-  else WGMMA_SS(TYPE, K, TRANSPOSED, 192, 96, 97, 98, 99);     \
-  else WGMMA_SS(TYPE, K, TRANSPOSED, 256, 128, 129, 130, 131); \
+#define WGMMA_SS_OF(TYPE)                       \
+  WGMMA_SS(TYPE, 8, 4, 5, 6, 7);                \
+  else WGMMA_SS(TYPE, 32, 16, 17, 18, 19);      \
+  else WGMMA_SS(TYPE, 64, 32, 33, 34, 35);      \
+  else WGMMA_SS(TYPE, 96, 48, 49, 50, 51);      \
+  else WGMMA_SS(TYPE, 128, 64, 65, 66, 67);     \
+  else WGMMA_SS(TYPE, 176, 88, 89, 90, 91);     \
+  else WGMMA_SS(TYPE, 192, 96, 97, 98, 99);     \
+  else WGMMA_SS(TYPE, 256, 128, 129, 130, 131); \
   else WGMMA_NONE
-#define WGMMA_RS_OF(TYPE, K, TRANSPOSED)                                      \
-  WGMMA_RS(TYPE, K, TRANSPOSED, 8, 4, 5, 6, 7, 8, 9, 10);                     \
-  else WGMMA_RS(TYPE, K, TRANSPOSED, 32, 16, 17, 18, 19, 20, 21, 22);         \
-  else WGMMA_RS(TYPE, K, TRANSPOSED, 64, 32, 33, 34, 35, 36, 37, 38);         \
-  else WGMMA_RS(TYPE, K, TRANSPOSED, 96, 48, 49, 50, 51, 52, 53, 54);         \
-  else WGMMA_RS(TYPE, K, TRANSPOSED, 128, 64, 65, 66, 67, 68, 69, 70);        \
-  else WGMMA_RS(TYPE, K, TRANSPOSED, 176, 88, 89, 90, 91, 92, 93, 94);        \
-  else WGMMA_RS(TYPE, K, TRANSPOSED, 192, 96, 97, 98, 99, 100, 101, 102);     \
-  else WGMMA_RS(TYPE, K, TRANSPOSED, 256, 128, 129, 130, 131, 132, 133, 134); \
+#define WGMMA_RS_OF(TYPE)                                      \
+  WGMMA_RS(TYPE, 8, 4, 5, 6, 7, 8, 9, 10);                     \
+  else WGMMA_RS(TYPE, 32, 16, 17, 18, 19, 20, 21, 22);         \
+  else WGMMA_RS(TYPE, 64, 32, 33, 34, 35, 36, 37, 38);         \
+  else WGMMA_RS(TYPE, 96, 48, 49, 50, 51, 52, 53, 54);         \
+  else WGMMA_RS(TYPE, 128, 64, 65, 66, 67, 68, 69, 70);        \
+  else WGMMA_RS(TYPE, 176, 88, 89, 90, 91, 92, 93, 94);        \
+  else WGMMA_RS(TYPE, 192, 96, 97, 98, 99, 100, 101, 102);     \
+  else WGMMA_RS(TYPE, 256, 128, 129, 130, 131, 132, 133, 134); \
   else WGMMA_NONE
 
 // D[64 x N] += A[64 x 16] B[16 x N], or without `accumulate` D = A B: f16 operands, f32 accumulation. N = 8 N_TILES is
@@ -152,7 +148,7 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
 template <bool TRANS_B = false, int N_TILES>
 __device__ __forceinline__ void wgmma_ss(float (&d)[N_TILES][4], uint64_t a, uint64_t b, bool accumulate = true) {
   needs_sm_90a();
-  WGMMA_SS_OF("f16", 16, WGMMA_EITHER);
+  WGMMA_SS_OF("f16");
 }
 
 // The same with A in registers: of each warp its 16 rows, as FragmentA.
@@ -160,36 +156,20 @@ template <bool TRANS_B = false, int N_TILES>
 __device__ __forceinline__ void wgmma_rs(float (&d)[N_TILES][4], const uint32_t (&a)[4], uint64_t b,
                                          bool accumulate = true) {
   needs_sm_90a();
-  WGMMA_RS_OF("f16", 16, WGMMA_EITHER);
+  WGMMA_RS_OF("f16");
 }
 
 // Both in bf16: the same tiles and layouts.
 template <bool TRANS_B = false, int N_TILES>
 __device__ __forceinline__ void wgmma_ss_bf16(float (&d)[N_TILES][4], uint64_t a, uint64_t b, bool accumulate = true) {
   needs_sm_90a();
-  WGMMA_SS_OF("bf16", 16, WGMMA_EITHER);
+  WGMMA_SS_OF("bf16");
 }
 template <bool TRANS_B = false, int N_TILES>
 __device__ __forceinline__ void wgmma_rs_bf16(float (&d)[N_TILES][4], const uint32_t (&a)[4], uint64_t b,
                                               bool accumulate = true) {
   needs_sm_90a();
-  WGMMA_RS_OF("bf16", 16, WGMMA_EITHER);
-}
-
-// And in e4m3: D[64 x N] += A[64 x 32] B[32 x N], rows of 32 bytes again, and B K-major. A register of A holds four elements
-// of a row where FragmentA has two. What is kept of a sum are 14 bits or so: docs/adder.md.
-template <int N_TILES>
-__device__ __forceinline__ void wgmma_ss_e4m3(float (&d)[N_TILES][4], uint64_t a, uint64_t b, bool accumulate = true) {
-  needs_sm_90a();
-  constexpr bool TRANS_B = false;
-  WGMMA_SS_OF("e4m3", 32, WGMMA_K_MAJOR);
-}
-template <int N_TILES>
-__device__ __forceinline__ void wgmma_rs_e4m3(float (&d)[N_TILES][4], const uint32_t (&a)[4], uint64_t b,
-                                              bool accumulate = true) {
-  needs_sm_90a();
-  constexpr bool TRANS_B = false;
-  WGMMA_RS_OF("e4m3", 32, WGMMA_K_MAJOR);
+  WGMMA_RS_OF("bf16");
 }
 
 // The same of operands of 8 bits, which have no word for what is transposed.
@@ -252,8 +232,6 @@ __device__ __forceinline__ void wgmma_rs_e4m3(float (&d)[N_TILES][4], const uint
 #undef WGMMA_SS_OF
 #undef WGMMA_RS_OF
 #undef WGMMA_NONE
-#undef WGMMA_EITHER
-#undef WGMMA_K_MAJOR
 
 // ---- who has how many registers ------------------------------------------------------------------------------------
 
