@@ -174,11 +174,12 @@ Spec packed_like(Spec spec, int rows_q, int rows_k) {
 }
 std::string text_of(Spec spec, const Wanted& wanted) {
   if (wanted.packed) spec.lens_q = spec.lens_k = {};
-  const bool has_intervals = static_cast<bool>(spec.intervals);
-  spec.intervals = {};
-  return fmt::format("{}{}{}{}{}", to_string(spec), has_intervals ? " with intervals of keys" : "",
-                     wanted.packed ? " in sequences of several lengths" : "", wanted.lse ? " with LSE" : "",
-                     wanted.same_bits ? " with the same bits each time" : "");
+  const std::string_view listed = spec.intervals ? " with intervals of keys"
+                                  : spec.blocks  ? " with lists of blocks"
+                                                 : "";
+  spec.intervals = {}, spec.blocks = {};
+  return fmt::format("{}{}{}{}{}", to_string(spec), listed, wanted.packed ? " in sequences of several lengths" : "",
+                     wanted.lse ? " with LSE" : "", wanted.same_bits ? " with the same bits each time" : "");
 }
 
 struct Kernel {
@@ -210,7 +211,7 @@ const Rung& nearest_to(const Spec& spec) {
 
 // Of the rung of that name; or, of all that can, the best by these, one after the other: made for few queries where there are so few, and
 // else not; the newest instructions; not one that lost; made for one sequence, where there is one; any strides; the fewest
-// columns; the fewest things that are not asked for, windows, functions of scores, gradients whose bits are the same each time (43 and 44
+// columns; lists of blocks where they are asked for alone; the fewest things that are not asked for, windows, functions of scores, gradients whose bits are the same each time (43 and 44
 // are slower than 42 where no window is asked, and several lengths have kernels of their own; a sink costs no clocks); the last of the
 // ladder. Instructions of one architecture alone are newer than any that the next one has, too; but not where queries are few, when it is
 // memory that counts.
@@ -243,7 +244,8 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
                         (variant.same_bits && !wanted.same_bits);
     const int unfit = !for_few ? 1 : rows <= variant.few_rows ? 0 : 2;
     return std::tuple(unfit, -rung.min_sm, !for_few && rung.max_sm == 0, rung.role == Role::lost,
-                      variant.several && spec.batch == 1, !variant.takes(STRIDES), columns, unasked);
+                      variant.several && spec.batch == 1, !variant.takes(STRIDES), columns,
+                      variant.takes(BLOCKS) && !spec.blocks, unasked);
   };
   Kernel best{nullptr, nullptr};
   for (const Rung& rung : all) {
