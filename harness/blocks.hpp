@@ -19,9 +19,10 @@ inline Kind drawn(const Spec& spec, uint64_t draw) {
          : is_below(hash(draw), spec.blocks.partial) ? Kind::part
                                                      : Kind::whole;
 }
-// Of a block in part, a pair of a row of it and a key of it.
+// Of a block in part, a pair of a row of it and a key of it. Every fourth row sees nothing of it, so that it may meet its first key later.
 inline bool pair(uint64_t draw, int64_t row, int64_t key) {
-  return hash(draw + uint64_t(row << 16) + uint64_t(key)) % 2 == 0;
+  const uint64_t of_row = hash(draw + uint64_t(row));
+  return of_row % 4 != 0 && hash(of_row + uint64_t(key)) % 2 == 0;
 }
 
 // A tile of queries, and what its rows see otherwise.

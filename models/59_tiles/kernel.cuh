@@ -25,8 +25,8 @@ constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_
 constexpr int HALF = 64;
 constexpr uint32_t STENCIL_BYTES = 128 * HALF / 8;
 
-// Of a list the tiles in part: there each half has a stencil in shared memory. They stand behind the whole ones, so a row
-// may meet its first key in one of them only where there is no whole one.
+// Of a list the tiles in part: there each half has a stencil in shared memory. They stand behind the whole ones, so a
+// row may meet its first key in one of them only where there is no whole one.
 struct Listed : Tail {
   static constexpr bool IS_WHOLE = false, IS_WINDOW = true;  // keys may be hidden anywhere
   using Tail::Tail;
@@ -130,7 +130,8 @@ __device__ __forceinline__ void load(const BlockParams& p, const Smem<C>& smem, 
   }
 }
 
-// Masks what rows do not see of a tile in part. `stencils`: of its two halves. Whether a row may meet its first key here.
+// Masks what rows do not see of a tile in part. `stencils`: of its two halves. Whether a row may meet its first key
+// here.
 template <int TILES>
 __device__ __forceinline__ bool hide_unlisted(float (&S)[TILES][4], const Work& work, int tile, uint32_t stencils) {
   if (tile >= work[Work::WHOLE_END]) {

@@ -3,6 +3,7 @@
 import sys
 
 from ._attention import Why, attention, why
+from ._blocks import block_lists
 from ._cache import flash_attn_with_kvcache
 from ._flash_attn import (
     flash_attn_func, flash_attn_kvpacked_func, flash_attn_qkvpacked_func, flash_attn_varlen_func, flash_attn_varlen_kvpacked_func,
@@ -12,7 +13,7 @@ from ._native import rungs
 from ._quantize import quantize_kv
 
 __version__ = "1.0"  # of the ladder and of the package: nobody else says it
-__all__ = ["Why", "attention", "flash_attn_func", "flash_attn_kvpacked_func", "flash_attn_qkvpacked_func", "flash_attn_varlen_func",
+__all__ = ["Why", "attention", "block_lists", "flash_attn_func", "flash_attn_kvpacked_func", "flash_attn_qkvpacked_func", "flash_attn_varlen_func",
            "flash_attn_varlen_kvpacked_func", "flash_attn_varlen_qkvpacked_func", "flash_attn_with_kvcache", "quantize_kv", "rungs", "why"]  # fmt: skip
 
 if "torch" in sys.modules:  # torch.ops.flash_ladder is there at once, for a trace that is loaded, say; otherwise from the first call on

@@ -7,30 +7,32 @@ _Array = TypeVar("_Array")
 _Window = Optional[Tuple[Optional[int], Optional[int]]]
 
 __version__: str
-__all__ = ["Why", "attention", "flash_attn_func", "flash_attn_kvpacked_func", "flash_attn_qkvpacked_func", "flash_attn_varlen_func",
+__all__ = ["Why", "attention", "block_lists", "flash_attn_func", "flash_attn_kvpacked_func", "flash_attn_qkvpacked_func", "flash_attn_varlen_func",
            "flash_attn_varlen_kvpacked_func", "flash_attn_varlen_qkvpacked_func", "flash_attn_with_kvcache", "quantize_kv", "rungs", "why"]  # fmt: skip
 
 @overload
 def attention(
     q: _Array, k: _Array, v: _Array, *, causal: bool = ..., scale: Optional[float] = ..., window: _Window = ...,
-    softcap: float = ..., alibi_slopes: Any = ..., sink: Any = ..., mask_intervals: Optional[Tuple[Any, Any]] = ..., return_lse: Literal[False] = ...,
+    softcap: float = ..., alibi_slopes: Any = ..., sink: Any = ..., mask_intervals: Optional[Tuple[Any, Any]] = ..., block_mask: Any = ..., return_lse: Literal[False] = ...,
     out: Optional[_Array] = ..., rung: Optional[str] = ..., deterministic: bool = ...,
     k_descale: Any = ..., v_descale: Any = ...,
 ) -> _Array: ...  # fmt: skip
 @overload
 def attention(
     q: _Array, k: _Array, v: _Array, *, causal: bool = ..., scale: Optional[float] = ..., window: _Window = ...,
-    softcap: float = ..., alibi_slopes: Any = ..., sink: Any = ..., mask_intervals: Optional[Tuple[Any, Any]] = ..., return_lse: Literal[True],
+    softcap: float = ..., alibi_slopes: Any = ..., sink: Any = ..., mask_intervals: Optional[Tuple[Any, Any]] = ..., block_mask: Any = ..., return_lse: Literal[True],
     out: Optional[_Array] = ..., rung: Optional[str] = ..., deterministic: bool = ...,
     k_descale: Any = ..., v_descale: Any = ...,
 ) -> Tuple[_Array, Any]: ...  # fmt: skip
 @overload
 def attention(
     q: _Array, k: _Array, v: _Array, *, causal: bool = ..., scale: Optional[float] = ..., window: _Window = ...,
-    softcap: float = ..., alibi_slopes: Any = ..., sink: Any = ..., mask_intervals: Optional[Tuple[Any, Any]] = ..., return_lse: bool, out: Optional[_Array] = ...,
+    softcap: float = ..., alibi_slopes: Any = ..., sink: Any = ..., mask_intervals: Optional[Tuple[Any, Any]] = ..., block_mask: Any = ..., return_lse: bool, out: Optional[_Array] = ...,
     rung: Optional[str] = ..., deterministic: bool = ...,
     k_descale: Any = ..., v_descale: Any = ...,
 ) -> Union[_Array, Tuple[_Array, Any]]: ...  # fmt: skip
+
+def block_lists(block_mask: Any, q: Any, k: Any, *, causal: bool = ...) -> Any: ...
 
 # flash-attn's. They give three with return_attn_probs.
 @overload

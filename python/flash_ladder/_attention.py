@@ -13,6 +13,7 @@ import numpy as np
 
 from . import _native
 from ._arrays import ELEMENTS, is_of_jax, is_of_torch, is_of_torch_graph, library_of
+from ._blocks import BlockLists, block_lists
 
 LARGEST = 2**31 - 1  # of the sizes that the harness counts in
 ALIGNED = 16  # bytes, on which a bulk copy begins
@@ -22,7 +23,7 @@ BYTES = {"float8_e4m3fn": "e4m3", "int8": "s8"}  # of which a kernel makes numbe
 
 def attention(
     q, k, v, *, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None,
-    mask_intervals=None, return_lse=False, out=None, rung=None, deterministic=False, k_descale=None, v_descale=None,
+    mask_intervals=None, block_mask=None, return_lse=False, out=None, rung=None, deterministic=False, k_descale=None, v_descale=None,
 ):  # fmt: skip
     """softmax(q k^T * scale) v, by a kernel of the ladder.
 
@@ -42,6 +43,10 @@ def attention(
         mask_intervals: (first, end), two int32 [batch, n_q], any numbers: of the keys that it sees otherwise a query sees those
             from `first` on and before `end`, in all heads. Where there are none its result is 0, and its row sum's logarithm
             -infinity.
+        block_mask: Which blocks of keys each 128 queries meet, and no others: FlexAttention's BlockMask, with blocks of 128 queries
+            and 64 or 128 keys; or a pair of int32 arrays as it has them, how many, [batch, heads, tiles], and which, [batch, heads,
+            tiles, blocks], of which queries see all, but for a causal mask. Sizes of 1 stand for all sequences or heads. What
+            block_lists() has made of it is taken at once; a BlockMask is read in the first call with it.
         return_lse: The logarithms of row sums are returned as well.
         out: Where the result goes; otherwise it is a new array, [batch, n_q, heads, d] in one piece.
         rung: The kernel's name, "02_swizzle" or "02"; otherwise, of all that take the problem, of those with the newest
@@ -61,6 +66,8 @@ def attention(
         NotImplementedError: No kernel takes the problem, and why.
     """
     intervals = None if mask_intervals is None else _intervals(mask_intervals)
+    if block_mask is not None:
+        intervals, causal = _lists(block_mask, q, k, causal, mask_intervals), False
     if k_descale is not None or v_descale is not None:
         from ._cache import attend_bytes
 
@@ -308,15 +315,25 @@ class _Told:
         strides = self.call.arrays.strides(tensor)
         self._add(name, tensor, (*strides, 1), 4 * (1 + sum(by * (n - 1) for by, n in zip(strides, tensor.shape))), written=False)
 
+    def lists(self, values) -> None:
+        """Of blocks of keys, [1 or batch, 1 or heads, tiles, most, 2]: where one stands for all, the next one's is the same."""
+        sequences, heads, tiles, most, _ = values.shape
+        row = 2 * most
+        strides = (heads * tiles * row if sequences > 1 else 0, tiles * row if heads > 1 else 0, row)
+        self._add("lists", values, strides, sequences * heads * tiles * row * 4, False)
+
     def start(self) -> None:
         """With what belongs to the problem, and not to a formula's inputs and results."""
         call, arrays = self.call, self.call.arrays
         for name, values in (("slopes", call.slopes), ("sinks", call.sinks)):
             if values is not None:
                 self.whole(name, values)
-        for beside in (call.packed, call.cache, call.intervals):
+        for beside in (call.packed, call.cache, call.intervals, call.blocks):
             for name, values in beside.tensors.items() if beside else ():
-                self.scales(name, values) if name.endswith("_scales") else self.whole(name, values)
+                if name == "lists":
+                    self.lists(values)
+                else:
+                    self.scales(name, values) if name.endswith("_scales") else self.whole(name, values)
         if self.plan.workspace_bytes:
             self.whole("workspace", arrays.empty((self.plan.workspace_bytes,), call.q, "uint8"), written=True)
         self.plan.run(self.layouts, [arrays.address(each) for each in self.tensors], arrays.stream(call.device), tuple(self.tensors))
@@ -401,6 +418,9 @@ def why(
         options.pop("out", None)
         if (intervals := options.pop("mask_intervals", None)) is not None:
             options["packed"] = _intervals(intervals)
+        if (block_mask := options.pop("block_mask", None)) is not None:
+            named = dict(zip("qkv", problem)) | options
+            options["packed"] = _lists(block_mask, named["q"], named["k"], options.pop("causal", False), intervals)
         q = problem[0] if problem else options.get("q")
         scales = tuple(options.pop(name, None) for name in ("k_descale", "v_descale"))
         if not all(each is None for each in scales):
@@ -442,8 +462,9 @@ class Call:
         self, arrays, q, k, v, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None, packed=None
     ):  # fmt: skip
         self.intervals = packed if isinstance(packed, MaskIntervals) else None
+        self.blocks = packed if isinstance(packed, BlockLists) else None
         self.cache = packed if isinstance(packed, Cache) else None
-        packed = None if self.intervals or self.cache else packed
+        packed = None if self.intervals or self.blocks or self.cache else packed
         for name, array in (("k", k), ("v", v)):
             self._refuse_another_kind(arrays, name, array, q)
         for name, array in (("q", q), ("k", k), ("v", v)):
@@ -507,6 +528,17 @@ class Call:
             by_batch, by_row = self.arrays.strides(values)
             if (self.batch > 1 and by_batch != self.n_q) or (self.n_q > 1 and by_row != 1):
                 raise ValueError(f"mask_intervals' {name} does not lie in one piece.\n  A copy does.")
+        if self.blocks:
+            self._check_lists()
+
+    def _check_lists(self) -> None:
+        for name, values in self.blocks.tensors.items():
+            self._check_whole_numbers(f"block_mask's {name}", values)
+        if (self.blocks.n_q, self.blocks.n_k) != (self.n_q, self.n_k):
+            raise ValueError(f"block_mask is of {self.blocks.n_q} queries and {self.blocks.n_k} keys, and q has {self.n_q} and k {self.n_k}.")
+        sequences, heads = self.blocks.lists.shape[:2]
+        if sequences not in (1, self.batch) or heads not in (1, self.heads):
+            raise ValueError(f"block_mask is of {sequences} sequences and {heads} heads, and q of {self.batch} and {self.heads}; one stands for all.")
 
     def _check_whole_numbers(self, name: str, values) -> None:
         self._refuse_another_kind(self.arrays, name, values, self.q)
@@ -641,6 +673,7 @@ class Call:
         return _text(
             self.batch, self.heads, self.kv_heads, self.n_q, self.n_k, self.d, self.element, self.causal, self.scale,
             self.left, self.right, self.softcap, self.slopes is not None, self.sinks is not None, self.intervals is not None,
+            self.blocks and self.blocks.block_keys,
             "" if not self.cache else "cache" if self.cache.block_table is None else f"pages={self.page}",
         )  # fmt: skip
 
@@ -759,7 +792,7 @@ class Call:
 
 
 @functools.lru_cache(maxsize=4096)
-def _text(batch, heads, kv_heads, n_q, n_k, d, element, causal, scale, left, right, softcap, alibi, sink, intervals, cache) -> str:
+def _text(batch, heads, kv_heads, n_q, n_k, d, element, causal, scale, left, right, softcap, alibi, sink, intervals, block_keys, cache) -> str:
     words = [f"b={batch}", f"h={heads}", f"kv={kv_heads}" if kv_heads != heads else ""]
     words += [f"n={n_q}"] if n_q == n_k else [f"nq={n_q}", f"nk={n_k}"]
     words += [f"d={d}", element if element != "fp16" else "", "causal" if causal else ""]
@@ -768,6 +801,7 @@ def _text(batch, heads, kv_heads, n_q, n_k, d, element, causal, scale, left, rig
     words += [f"scale={scale:.9g}" if scale else "", f"softcap={softcap:.9g}" if softcap else ""]
     words += ["alibi" if alibi else "", "sink" if sink else "", cache]
     words += [f"intervals={n_q}*0:{n_k}" if intervals else ""]  # which they are the tensors say
+    words += [f"blocks=1 block_keys={block_keys}" if block_keys else ""]  # the same
     return " ".join(filter(None, words))
 
 
@@ -781,6 +815,12 @@ def _intervals(value) -> MaskIntervals:
     if isinstance(value, (tuple, list)) and len(value) == 2:
         return MaskIntervals(*value)
     raise TypeError(f"mask_intervals is {value!r}; it is a pair, (first, end), of int32 arrays [batch, n_q].")
+
+
+def _lists(block_mask, q, k, causal, mask_intervals) -> BlockLists:
+    if mask_intervals is not None:
+        raise NotImplementedError("block_mask and mask_intervals: no rung takes both.\n  In a BlockMask: and_masks")
+    return block_lists(block_mask, q, k, causal=_flag("causal", causal))
 
 
 def _flag(name: str, value) -> bool:

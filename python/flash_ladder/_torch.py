@@ -219,9 +219,12 @@ def _with_gradients(q, k, v, causal, scale, window, softcap, alibi_slopes, sink,
 
 def _spread(packed, deterministic) -> tuple:
     """As the operator takes them, one by one."""
+    none = (None, None, 0, 0), (None, None), (None, None, None, None, 0, 0, 0)
     if isinstance(packed, _attention.MaskIntervals):
-        return None, None, 0, 0, deterministic, *packed
-    return *(packed or (None, None, 0, 0)), deterministic, None, None
+        return *none[0], deterministic, *packed, *none[2]
+    if isinstance(packed, _attention.BlockLists):
+        return *none[0], deterministic, *none[1], *packed
+    return *(packed or none[0]), deterministic, *none[1], *none[2]
 
 
 def _refuse(arguments, out, rung, packed) -> None:
@@ -306,6 +309,10 @@ _OPTIONS = (
 _PACKED = "Tensor? cu_seqlens_q=None, Tensor? cu_seqlens_k=None, SymInt max_seqlen_q=0, SymInt max_seqlen_k=0, bool deterministic=False"
 
 _INTERVALS = "Tensor? mask_first=None, Tensor? mask_end=None"
+_BLOCKS = (
+    "Tensor? block_lists=None, Tensor? block_counts=None, Tensor? block_order=None, Tensor? block_stencils=None, int block_keys=0, "
+    "SymInt block_n_q=0, SymInt block_n_k=0"
+)
 
 
 def operator(schema: str, kernel, fake, autograd, *tags: str) -> None:
@@ -340,10 +347,12 @@ def below_autograd(op, keyset, arguments):
 def _kernel(
     q, k, v, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None, return_lse=False, rung=None,
     cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0, deterministic=False, mask_first=None, mask_end=None,
+    *blocks,
 ):  # fmt: skip
     _say_that_it_is_slow(q)
     packed = None if cu_seqlens_q is None else _attention.Packed(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
     packed = packed if mask_first is None else _attention.MaskIntervals(mask_first, mask_end)
+    packed = _attention.BlockLists(*blocks) if blocks and blocks[0] is not None else packed
     window = None if window is None else tuple(window)
     result = _attention.run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, None, rung, packed)
     return result if return_lse else (result, q.new_empty(0, dtype=torch.float32))
@@ -352,6 +361,7 @@ def _kernel(
 def _fake(
     q, k, v, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None, return_lse=False, rung=None,
     cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0, deterministic=False, mask_first=None, mask_end=None,
+    *blocks,
 ):  # fmt: skip
     *batch, n, heads, _ = q.shape
     return q.new_empty(q.shape), q.new_empty((*batch, heads, n) if return_lse else (0,), dtype=torch.float32)
@@ -382,9 +392,10 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        _, q, k, v, causal, scale, window, softcap, alibi_slopes, sink, _, _, cu_seqlens_q, cu_seqlens_k, *rest, mask_first, _ = inputs
-        if mask_first is not None:
-            raise NotImplementedError(f"mask_intervals: no rung has gradients of them yet.{WITHOUT}")
+        _, q, k, v, causal, scale, window, softcap, alibi_slopes, sink, _, _, cu_seqlens_q, cu_seqlens_k, *rest = inputs
+        rest, (mask_first, _, lists, *_) = rest[:3], rest[3:]
+        if mask_first is not None or lists is not None:
+            raise NotImplementedError(f"{'mask_intervals' if lists is None else 'block_mask'}: no rung has gradients of them yet.{WITHOUT}")
         ctx.save_for_backward(q, k, v, alibi_slopes, sink, cu_seqlens_q, cu_seqlens_k, *output)
         ctx.options, ctx.rest = (causal, scale, window, softcap), rest  # longest, and deterministic
         ctx.set_materialize_grads(False)
@@ -408,7 +419,7 @@ class _Attention(torch.autograd.Function):
             of_lse = _of_lse(d_lse, lse, out, v, sink, backward)
             d_q, d_k, d_sink = of_lse if d_out is None else (d_q + of_lse[0], d_k + of_lse[1], d_sink + of_lse[2])
         d_sink = d_sink.to(sink.dtype) if ctx.needs_input_grad[9] and d_sink is not None else None
-        return (None, d_q, d_k, d_v, *(None,) * 5, d_sink, *(None,) * 9)
+        return (None, d_q, d_k, d_v, *(None,) * 5, d_sink, *(None,) * 16)
 
 
 def _of_lse(d_lse, lse, out, v, sink, backward):
@@ -430,7 +441,7 @@ def _of_lse(d_lse, lse, out, v, sink, backward):
     return d_q, d_k, of_rows if of_rows.ndim == 1 else of_rows.sum(0)
 
 
-operator(f"attention(Tensor q, Tensor k, Tensor v, {_OPTIONS}, bool return_lse=False, str? rung=None, {_PACKED}, {_INTERVALS}) -> (Tensor, Tensor)",
+operator(f"attention(Tensor q, Tensor k, Tensor v, {_OPTIONS}, bool return_lse=False, str? rung=None, {_PACKED}, {_INTERVALS}, {_BLOCKS}) -> (Tensor, Tensor)",
          _kernel, _fake, _autograd)  # fmt: skip
 
 

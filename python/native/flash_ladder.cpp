@@ -174,11 +174,12 @@ Spec packed_like(Spec spec, int rows_q, int rows_k) {
 }
 std::string text_of(Spec spec, const Wanted& wanted) {
   if (wanted.packed) spec.lens_q = spec.lens_k = {};
-  const bool has_intervals = static_cast<bool>(spec.intervals);
-  spec.intervals = {};
-  return fmt::format("{}{}{}{}{}", to_string(spec), has_intervals ? " with intervals of keys" : "",
-                     wanted.packed ? " in sequences of several lengths" : "", wanted.lse ? " with LSE" : "",
-                     wanted.same_bits ? " with the same bits each time" : "");
+  const std::string_view listed = spec.intervals ? " with intervals of keys"
+                                  : spec.blocks  ? " with lists of blocks"
+                                                 : "";
+  spec.intervals = {}, spec.blocks = {};
+  return fmt::format("{}{}{}{}{}", to_string(spec), listed, wanted.packed ? " in sequences of several lengths" : "",
+                     wanted.lse ? " with LSE" : "", wanted.same_bits ? " with the same bits each time" : "");
 }
 
 struct Kernel {
@@ -208,12 +209,13 @@ const Rung& nearest_to(const Spec& spec) {
   return rungs().back();
 }
 
-// Of the rung of that name; or, of all that can, the best by these, one after the other: made for few queries, or for few tiles of them, where there are so few, and
-// else not; the newest instructions; not one that lost; made for sequences of unlike lengths, where a cache has several, and else not; any
-// strides; the fewest columns; the fewest things that are not asked for, windows, functions of scores, gradients whose bits are the same
-// each time (43 and 44 are slower than 42 where no window is asked, and several lengths have kernels of their own; a sink costs no clocks,
-// nor, where queries are few, a cache); the last of the ladder. Instructions of one architecture alone are newer than any that the next one
-// has, too; but not where queries are few, when it is memory that counts.
+// Of the rung of that name; or, of all that can, the best by these, one after the other: made for few queries, or for few tiles of them,
+// where there are so few, and else not; the newest instructions; not one that lost; made for sequences of unlike lengths, where a cache has
+// several, and else not; any strides; the fewest columns; lists of blocks where they are asked for alone; the fewest things that are not
+// asked for, windows, functions of scores, gradients whose bits are the same each time (43 and 44 are slower than 42 where no window is
+// asked, and several lengths have kernels of their own; a sink costs no clocks, nor, where queries are few, a cache); the last of the
+// ladder. Instructions of one architecture alone are newer than any that the next one has, too; but not where queries are few, when it is
+// memory that counts.
 Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted& wanted) {
   const std::vector<Rung>& all = rungs();
   if (!name.empty()) {
@@ -246,7 +248,8 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
     const bool is_short = are_few_tiles && spec.causal && !(needs(spec) & WINDOW);
     const int unfit = for_few ? (rows <= variant.few_rows ? 0 : 3) : is_short ? 1 : 2;
     return std::tuple(unfit, -rung.min_sm, !for_few && rung.max_sm == 0, rung.role == Role::lost,
-                      variant.several != unequal, !variant.takes(STRIDES), columns, unasked);
+                      variant.several != unequal, !variant.takes(STRIDES), columns,
+                      variant.takes(BLOCKS) && !spec.blocks, unasked);
   };
   Kernel best{nullptr, nullptr};
   for (const Rung& rung : all) {

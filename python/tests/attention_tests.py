@@ -298,6 +298,84 @@ class Intervals(unittest.TestCase):
             flash_ladder.attention(*inputs(b=2, n=64, d=256), mask_intervals=both)
 
 
+def chosen(rng, batch: int, heads: int, n_q: int, n_k: int, block_keys: int = 128, density: float = 0.5):
+    """Blocks of keys for each 128 queries: how many and which, in any order, and the pairs that see each other."""
+    tiles, most = -(-n_q // 128), -(-n_k // block_keys)
+    met = rng.random((batch, heads, tiles, most)) < density
+    blocks = np.argsort(np.where(met, rng.random(met.shape), 2), -1).astype(np.int32)
+    seen = np.repeat(np.repeat(met, 128, 2), block_keys, 3)[:, :, :n_q, :n_k]
+    return (met.sum(-1).astype(np.int32), blocks), seen
+
+
+class Blocks(unittest.TestCase):
+    def check(self, q, k, v, block_mask, seen, **options):
+        out, lse = flash_ladder.attention(q, k, v, block_mask=block_mask, return_lse=True, **options)
+        expected, expected_lse = reference.attention(q, k, v, seen=seen, **options)
+        self.assertLessEqual(np.abs(out - expected).max(), reference.tolerance(v))
+        there = np.isfinite(expected_lse)
+        self.assertTrue(np.array_equal(lse[~there], expected_lse[~there]))
+        self.assertLess(np.abs(lse[there] - expected_lse[there]).max(initial=0), 1e-3 if "softcap" in options else 1e-4)
+
+    def test_each_sequence_and_head_has_its_own(self):
+        rng = np.random.default_rng(5)
+        for n, n_k, block_keys in ((300, 500, 128), (300, 500, 64), (128, 1024, 64), (200, 70, 64)):
+            for batch, heads in ((2, 4), (1, 4), (2, 1), (1, 1)):
+                with self.subTest(n=n, n_k=n_k, block_keys=block_keys, batch=batch, heads=heads):
+                    block_mask, seen = chosen(rng, batch, heads, n, n_k, block_keys)
+                    self.check(*inputs(b=2, n=n, n_k=n_k, h=4, kv=2), block_mask, seen)
+
+    def test_a_causal_mask_holds_beside_them(self):
+        rng = np.random.default_rng(6)
+        for n, n_k, block_keys in ((512, 512, 128), (300, 500, 64), (500, 300, 128)):
+            block_mask, seen = chosen(rng, 1, 2, n, n_k, block_keys, 0.7)
+            self.check(*inputs(n=n, n_k=n_k, h=2), block_mask, seen, causal=True)
+        self.check(*inputs(n=512, n_k=512), *chosen(rng, 1, 1, 512, 512), softcap=3.0, sink=np.array([1.0, -2.0], np.float32))
+
+    def test_empty_lists_and_no_others(self):
+        q, k, v = inputs(n=256, h=2)
+        counts, blocks = np.zeros((1, 1, 2), np.int32), np.zeros((1, 1, 2, 2), np.int32)
+        out, lse = flash_ladder.attention(q, k, v, block_mask=(counts, blocks), return_lse=True)
+        self.assertTrue((out == 0).all() and np.isneginf(lse).all())
+        counts[0, 0, 1] = 1  # one block for the second tile
+        v[:, 128:] = np.nan  # which nobody sees
+        out = flash_ladder.attention(q, k, v, block_mask=(counts, blocks))
+        self.assertTrue((out[:, :128] == 0).all() and np.isfinite(out).all() and (out[:, 128:] != 0).any())
+
+    def test_lists_are_made_once(self):
+        q, k, v = inputs(n=300, h=2)
+        block_mask, _ = chosen(np.random.default_rng(7), 1, 2, 300, 300, density=2)
+        lists = flash_ladder.block_lists(block_mask, q, k, causal=True)
+        wanted = flash_ladder.attention(q, k, v, block_mask=block_mask, causal=True)
+        self.assertEqual(flash_ladder.attention(q, k, v, block_mask=lists).tobytes(), wanted.tobytes())
+        self.assertEqual(lists.stencils.shape[0], 2 + 2 * 2)  # two diagonals, one of which ends with the keys, and none twice
+        with self.assertRaisesRegex(ValueError, "of 300 queries and 300 keys, and q has 200"):
+            flash_ladder.attention(q[:, :200], k, v, block_mask=lists)
+
+    def test_the_kernel_is_asked_for_by_them_alone(self):
+        q, k, v = inputs(n=256)
+        block_mask, _ = chosen(np.random.default_rng(8), 1, 1, 256, 256)
+        self.assertEqual(flash_ladder.why(q, k, v, block_mask=block_mask).rung, "59_tiles")
+        for options in ({}, {"causal": True}, {"softcap": 5.0}, {"sink": np.zeros(2, np.float32)}):
+            self.assertNotEqual(flash_ladder.why(q, k, v, **options).rung, "59_tiles")
+
+    def test_what_does_not_fit_is_refused(self):
+        q, k, v = inputs(b=2, n=256, h=2)
+        counts, blocks = np.full((1, 1, 2), 2, np.int32), np.array([[[[0, 1], [1, 0]]]], np.int32)
+        for wrong, error, words in (
+            (counts, TypeError, "a pair"), ((counts, blocks[0]), ValueError, "must be"), ((counts[..., :1], blocks[..., :1, :]), ValueError, "256 queries"),
+            ((counts, blocks + 1), ValueError, r"is \[1, 2\]"), ((counts, blocks * 0), ValueError, "once"),
+            ((np.repeat(counts, 3, 1), np.repeat(blocks, 3, 1)), ValueError, "3 heads"),
+        ):  # fmt: skip
+            with self.subTest(words), self.assertRaisesRegex(error, words):
+                flash_ladder.attention(q, k, v, block_mask=wrong)
+        intervals = np.zeros((2, 256), np.int32), np.ones((2, 256), np.int32)
+        with self.assertRaisesRegex(NotImplementedError, "takes both"):
+            flash_ladder.attention(q, k, v, block_mask=(counts, blocks), mask_intervals=intervals)
+        for options, words in (({"rung": "58"}, "has no lists of blocks"), ({"window": (9, 0)}, "no window|with lists of blocks")):
+            with self.assertRaisesRegex(NotImplementedError, words):
+                flash_ladder.attention(q, k, v, block_mask=(counts, blocks), **options)
+
+
 class Why(unittest.TestCase):
     def test_it_names_the_kernel_and_what_others_lack(self):
         q, k, v = inputs(n=100)

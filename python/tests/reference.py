@@ -9,8 +9,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # for matrices as small as t
 import numpy as np  # noqa: E402
 
 
-def attention(q, k, v, *, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None, mask_intervals=None):
-    """O as [b, n, h, d] and LSE as [b, h, n]."""
+def attention(q, k, v, *, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None, mask_intervals=None, seen=True):
+    """O as [b, n, h, d] and LSE as [b, h, n]. `seen`: and of the pairs, [b, h, n_q, n_k] or what broadcasts to that, these alone."""
     q, k, v = (np.asarray(each, np.float64).transpose(0, 2, 1, 3) for each in (q, k, v))
     group = q.shape[1] // k.shape[1]
     k, v = (np.repeat(each, group, axis=1) for each in (k, v))
@@ -26,7 +26,7 @@ def attention(q, k, v, *, causal=False, scale=None, window=None, softcap=0.0, al
     if mask_intervals is not None:
         first, end = (np.asarray(each, np.int64)[:, None, :, None] for each in mask_intervals)
         hidden = hidden | (np.arange(n_k) < first) | (np.arange(n_k) >= end)
-    scores = np.where(hidden, -np.inf, scores)
+    scores = np.where(hidden | ~np.asarray(seen), -np.inf, scores)
     if sink is not None:
         scores = np.concatenate([scores, np.broadcast_to(np.asarray(sink, np.float64)[:, None, None], (*scores.shape[:3], 1))], -1)
         v = np.concatenate([v, np.zeros((*v.shape[:2], 1, v.shape[3]))], 2)

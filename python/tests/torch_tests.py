@@ -364,6 +364,72 @@ class Intervals(unittest.TestCase):
             flash_ladder.attention(q, k, v, mask_intervals=(self.first, self.end))
 
 
+class Blocks(unittest.TestCase):
+    """FlexAttention's masks, by its own lists."""
+
+    def setUp(self):
+        warnings.simplefilter("ignore")
+        from torch.nn.attention import flex_attention
+
+        self.flex = flex_attention
+
+    def mask(self, sees, n, *, batch=None, heads=None, keys=128):
+        return self.flex.create_block_mask(sees, batch, heads, n, n, device="cpu", BLOCK_SIZE=(128, keys))
+
+    def same(self, q, k, v, sees, mask):
+        batch, n, heads, _ = q.shape
+        at = [torch.arange(size).reshape([-1 if i == j else 1 for j in range(4)]) for i, size in enumerate((batch, heads, n, n))]
+        seen = torch.broadcast_to(sees(*at), (batch, heads, n, n))
+        out = flash_ladder.attention(q, k, v, block_mask=mask)
+        by_head = [each.double().transpose(1, 2) for each in (q, k, v)]
+        wanted = torch.nn.functional.scaled_dot_product_attention(*by_head, attn_mask=seen, enable_gqa=True).transpose(1, 2)
+        wanted[~seen.any(-1).transpose(1, 2)] = 0
+        self.assertLess((out - wanted).abs().max().item(), 0.03 if q.dtype is torch.bfloat16 else 4e-3)
+
+    def test_masks_are_flex_attentions(self):
+        document = torch.bucketize(torch.arange(300), torch.tensor([70, 100, 256]), right=True)
+        masks = {
+            "causal": lambda b, h, q, k: q >= k,
+            "documents": lambda b, h, q, k: (document[q] == document[k]) & (q >= k),
+            "dilated": lambda b, h, q, k: ((q - k) % (h + 2) == 0) & (k < 250),
+            "of a sequence": lambda b, h, q, k: (k // 64 + b) % 2 == 0,
+            "few": lambda b, h, q, k: (q < 128) & (k == 200),
+        }
+        for name, sees in masks.items():
+            for dtype, keys in ((torch.bfloat16, 128), (torch.float16, 64)):
+                with self.subTest(name, keys=keys):
+                    q, k, v = tensors(b=2, n=300, dtype=dtype)
+                    sizes = {"batch": 2, "heads": 2} if name in ("dilated", "of a sequence") else {}
+                    self.same(q, k, v, sees, self.mask(sees, 300, keys=keys, **sizes))
+
+    def test_a_graph_has_no_break(self):
+        q, k, v = tensors(n=256, dtype=torch.bfloat16)
+        lists = flash_ladder.block_lists(self.mask(lambda b, h, q, k: q >= k, 256), q, k)
+
+        def block(q, k, v):
+            return flash_ladder.attention(2 * q, k, v, block_mask=lists, return_lse=True)
+
+        compiled = torch.compile(block, fullgraph=True, backend="aot_eager")
+        for found, wanted in zip(compiled(q, k, v), block(q, k, v)):
+            self.assertTrue(torch.equal(found, wanted))
+        names = "block_lists block_counts block_order block_stencils block_keys block_n_q block_n_k".split()
+        torch.library.opcheck(torch.ops.flash_ladder.attention, (q, k, v), dict(zip(names, lists)))
+
+    def test_what_does_not_fit_is_refused(self):
+        q, k, v = tensors(n=256, dtype=torch.bfloat16)
+        mask = self.mask(lambda b, h, q, k: q >= k, 256)
+        with self.assertRaisesRegex(ValueError, "blocks of 64 queries and 64 keys"):
+            small = self.flex.create_block_mask(lambda b, h, q, k: q >= k, None, None, 256, 256, device="cpu", BLOCK_SIZE=64)
+            flash_ladder.attention(q, k, v, block_mask=small)
+        with self.assertRaisesRegex(ValueError, "and_masks"):
+            flash_ladder.attention(q, k, v, block_mask=mask, causal=True)
+        with self.assertRaisesRegex(ValueError, "of 256 queries and 256 keys, and q has 100"):
+            flash_ladder.attention(q[:, :100], k[:, :100], v[:, :100], block_mask=mask)
+        q.requires_grad_()
+        with self.assertRaisesRegex(NotImplementedError, "lists of blocks"):
+            flash_ladder.attention(q, k, v, block_mask=mask)
+
+
 class Gradients(unittest.TestCase):
     """Held to float64. torch.autograd.gradcheck takes differences: steps that f16 can tell apart are none of a derivative."""
 

@@ -9,7 +9,7 @@ from tools.paths import ROOT
 from tools.site import api
 
 MODULES = ("flash_ladder", "flash_ladder.ring", "flash_ladder.transformers")
-ARRAYS = re.compile(r"q|k|v|qkv|kv|x|k_cache|v_cache|cu_seqlens\w*|alibi_slopes|sink|mask_intervals|block_table|cache_batch_idx")
+ARRAYS = re.compile(r"q|k|v|qkv|kv|x|k_cache|v_cache|cu_seqlens\w*|alibi_slopes|sink|mask_intervals|block_mask|block_table|cache_batch_idx")
 SHAPE = re.compile(r"\[\w+.*\]|^As |^None\.|, as ")
 
 
