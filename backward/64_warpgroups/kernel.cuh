@@ -91,75 +91,75 @@ __device__ __forceinline__ uint32_t slices_on(uint32_t slices) {
   return (slices % 4) * 32 + (slices / 4) * ROWS * PANEL_ROW_BYTES;
 }
 
-// dK and dV of BC keys, over all tiles of queries, and what these keys add to dQ.   Grid (keys / BC, batch * heads).
+// Where all of it lies in shared memory, as addresses.
 template <class C>
-__global__ void __launch_bounds__(C::THREADS, 1)
-    gradients(GradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
-              const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map) {
+struct Smem {
+  uint32_t K = smem_base(), V = K + C::K_BYTES, Q = V + C::K_BYTES, dO = Q + C::STAGES * C::Q_BYTES,
+           dS = dO + C::STAGES * C::Q_BYTES, rows = dS + 2 * C::dS_BYTES, full_K = rows + C::STAGES * C::ROWS_BYTES;
+  Ring<C::STAGES, C::STAGE_BYTES> ring{full_K + 8};
+
+  __device__ __forceinline__ void name() const {
+    smem_name(K, C::K_BYTES, "K", PANEL_ROW_BYTES);
+    smem_name(V, C::K_BYTES, "V", PANEL_ROW_BYTES);
+    smem_name(Q, C::STAGES * C::Q_BYTES, "Q", PANEL_ROW_BYTES);
+    smem_name(dO, C::STAGES * C::Q_BYTES, "dO", PANEL_ROW_BYTES);
+    smem_name(dS, 2 * C::dS_BYTES, "dS", PANEL_ROW_BYTES);
+    smem_name(rows, C::STAGES * C::ROWS_BYTES, "LSE, D");
+    smem_name(full_K, (2 * C::STAGES + 1) * 8, "barriers");
+  }
+  __device__ __forceinline__ void init() const {  // one thread's
+    mbarrier_init(full_K, 1);
+    ring.init(C::WARPS / 4);  // a warpgroup has read it
+    fence_mbarrier_init();    // safe to name them to the copy engine, which knows them now
+  }
+};
+
+// LOAD  K and V once; then a tile of queries whenever a stage is empty. One thread's.
+template <class C>
+__device__ __forceinline__ void load(const GradientParams& p, const Smem<C>& smem, const TensorMap& Q_map,
+                                     const TensorMap& K_map, const TensorMap& V_map, const TensorMap& dO_map,
+                                     int first_tile, int tiles) {
+  constexpr int BR = C::BR, BC = C::BC, STAGES = C::STAGES;
+  mbarrier_arrive_expect_tx(smem.full_K, 2 * C::K_BYTES);
+  cp_async_bulk_tensor_4d(smem.K, K_map, 0, blockIdx.x * BC, 0, blockIdx.y, smem.full_K);
+  cp_async_bulk_tensor_4d(smem.V, V_map, 0, blockIdx.x * BC, 0, blockIdx.y, smem.full_K);
+  for (int tile = 0; tile < tiles; ++tile) {
+    const uint32_t stage = tile % STAGES, full = smem.ring.full_of(tile);
+    const int q_tile = first_tile + tile;
+    smem.ring.claim(tile);
+    cp_async_bulk_tensor_4d(smem.Q + stage * C::Q_BYTES, Q_map, 0, q_tile * BR, 0, blockIdx.y, full);
+    cp_async_bulk_tensor_4d(smem.dO + stage * C::Q_BYTES, dO_map, 0, q_tile * BR, 0, blockIdx.y, full);
+    cp_async_bulk(smem.rows + stage * C::ROWS_BYTES, rows_of(p) + q_tile * 2 * BR, C::ROWS_BYTES, full);
+  }
+}
+
+// What a warpgroup does: dK and dV of its 64 keys, and half of the columns of what the block adds to dQ.
+template <class C>
+__device__ __forceinline__ void differentiate(const GradientParams& p, const Smem<C>& smem, int first_tile, int tiles) {
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
   constexpr int QUERY_SLICES = BR / 16, KEY_SLICES = BC / 16;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
-  const uint32_t smem_K = smem_base(), smem_V = smem_K + C::K_BYTES, smem_Q = smem_V + C::K_BYTES,
-                 smem_dO = smem_Q + STAGES * C::Q_BYTES, smem_dS = smem_dO + STAGES * C::Q_BYTES,
-                 smem_rows = smem_dS + 2 * C::dS_BYTES, full_K = smem_rows + STAGES * C::ROWS_BYTES;
-  const Ring<STAGES, C::STAGE_BYTES> ring{full_K + 8};
-  smem_name(smem_K, C::K_BYTES, "K", PANEL_ROW_BYTES);
-  smem_name(smem_V, C::K_BYTES, "V", PANEL_ROW_BYTES);
-  smem_name(smem_Q, STAGES * C::Q_BYTES, "Q", PANEL_ROW_BYTES);
-  smem_name(smem_dO, STAGES * C::Q_BYTES, "dO", PANEL_ROW_BYTES);
-  smem_name(smem_dS, 2 * C::dS_BYTES, "dS", PANEL_ROW_BYTES);
-  smem_name(smem_rows, STAGES * C::ROWS_BYTES, "LSE, D");
-  smem_name(full_K, (2 * STAGES + 1) * 8, "barriers");
-  if (threadIdx.x == 0) {
-    mbarrier_init(full_K, 1);
-    ring.init(WARPS / 4);   // a warpgroup has read it
-    fence_mbarrier_init();  // safe to name them to the copy engine, which knows them now
-  }
-  __syncthreads();  // safe to use the barriers
-
-  const int first_tile = p.causal ? blockIdx.x * (BC / BR) : 0;  // queries before these see none of the block's keys
-  const int tiles = p.n_q / BR - first_tile;
-
-  // LOAD  K and V once; then a tile of queries whenever a stage is empty.
-  if (warp >= WARPS) {
-    setmaxnreg_dec<PRODUCER_REGISTERS>();
-    if (threadIdx.x == WARPS * 32) {
-      mbarrier_arrive_expect_tx(full_K, 2 * C::K_BYTES);
-      cp_async_bulk_tensor_4d(smem_K, K_map, 0, blockIdx.x * BC, 0, blockIdx.y, full_K);
-      cp_async_bulk_tensor_4d(smem_V, V_map, 0, blockIdx.x * BC, 0, blockIdx.y, full_K);
-      for (int tile = 0; tile < tiles; ++tile) {
-        const uint32_t stage = tile % STAGES, full = ring.full_of(tile);
-        const int q_tile = first_tile + tile;
-        ring.claim(tile);
-        cp_async_bulk_tensor_4d(smem_Q + stage * C::Q_BYTES, Q_map, 0, q_tile * BR, 0, blockIdx.y, full);
-        cp_async_bulk_tensor_4d(smem_dO + stage * C::Q_BYTES, dO_map, 0, q_tile * BR, 0, blockIdx.y, full);
-        cp_async_bulk(smem_rows + stage * C::ROWS_BYTES, rows_of(p) + q_tile * 2 * BR, C::ROWS_BYTES, full);
-      }
-    }
-    return;
-  }
-  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
 
   // Descriptors. Rows of Q and dO are columns of S^T and dP^T (K-major), and the k dimension of dK and dV (MN-major),
   // for which the distance from one panel to the next is told. Rows of K are those of S^T, and the k dimension of dQ,
   // of which a warpgroup has the columns of a panel.
-  const uint64_t K_rows = wgmma_descriptor(smem_K + warpgroup * 64 * PANEL_ROW_BYTES),
-                 V_rows = wgmma_descriptor(smem_V + warpgroup * 64 * PANEL_ROW_BYTES),
-                 K_panel = wgmma_descriptor(smem_K + warpgroup * BC * PANEL_ROW_BYTES),
-                 Q_tiles = wgmma_descriptor(smem_Q, BR * PANEL_ROW_BYTES),
-                 dO_tiles = wgmma_descriptor(smem_dO, BR * PANEL_ROW_BYTES), dS_tiles = wgmma_descriptor(smem_dS);
+  const uint64_t K_rows = wgmma_descriptor(smem.K + warpgroup * 64 * PANEL_ROW_BYTES),
+                 V_rows = wgmma_descriptor(smem.V + warpgroup * 64 * PANEL_ROW_BYTES),
+                 K_panel = wgmma_descriptor(smem.K + warpgroup * BC * PANEL_ROW_BYTES),
+                 Q_tiles = wgmma_descriptor(smem.Q, BR * PANEL_ROW_BYTES),
+                 dO_tiles = wgmma_descriptor(smem.dO, BR * PANEL_ROW_BYTES), dS_tiles = wgmma_descriptor(smem.dS);
   const float scale_log2 = p.softmax_scale * LOG2E;  // exp(s * softmax_scale) = 2^(s * scale_log2)
   float dK_frag[COLUMN_TILES][4], dV_frag[COLUMN_TILES][4];
 
-  mbarrier_wait_parity(full_K, 0);  // safe to read K and V: they have landed
+  mbarrier_wait_parity(smem.full_K, 0);  // safe to read K and V: they have landed
   for (int tile = 0; tile < tiles; ++tile) {
-    const uint32_t stage = tile % STAGES, rows = smem_rows + stage * C::ROWS_BYTES, buffer = tile % 2 * C::dS_BYTES;
+    const uint32_t stage = tile % STAGES, rows = smem.rows + stage * C::ROWS_BYTES, buffer = tile % 2 * C::dS_BYTES;
     const uint64_t Q_here = wgmma_advance(Q_tiles, stage * C::Q_BYTES),
                    dO_here = wgmma_advance(dO_tiles, stage * C::Q_BYTES);
     float S_frag[BR / 8][4], dP_frag[BR / 8][4];
 
     // QK  S^T[64 keys x BR queries] = K Q^T, and dP^T = V dO^T
-    ring.wait_full(tile);
+    smem.ring.wait_full(tile);
     wgmma_fence(S_frag);
 #pragma unroll
     for (int d_slice = 0; d_slice < D_SLICES; ++d_slice)
@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     //     % 8, of the second eight from lane 16 on; the chunk is one of the warp's two eights of keys.
     const uint32_t lane_query = lane / 16 * 8 + lane % 8, chunk = warp % 4 * 2 + lane / 8 % 2;
     const uint32_t lane_dS =
-        smem_dS + buffer + warpgroup * BR * PANEL_ROW_BYTES + lane_query * PANEL_ROW_BYTES + (chunk ^ (lane % 8)) * 16;
+        smem.dS + buffer + warpgroup * BR * PANEL_ROW_BYTES + lane_query * PANEL_ROW_BYTES + (chunk ^ (lane % 8)) * 16;
     for (int query_slice = 0; query_slice < QUERY_SLICES; ++query_slice)
       stmatrix_x4_trans(lane_dS + query_slice * 16 * PANEL_ROW_BYTES, dS_frag[query_slice]);
     wgmma_fence(dK_frag, dS_frag);
@@ -240,7 +240,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
                      wgmma_advance(K_panel, key_slice * 16 * PANEL_ROW_BYTES), key_slice > 0);
     wgmma_commit();
     wgmma_wait<1>(dV_frag, P_frag, dK_frag, dS_frag);  // safe to overwrite the stage: dK and dV have read Q and dO
-    if (threadIdx.x % 128 == 0) mbarrier_arrive(ring.empty_of(tile));
+    if (threadIdx.x % 128 == 0) mbarrier_arrive(smem.ring.empty_of(tile));
     wgmma_wait<0>(dQ_frag);  // safe to read dQ
     float* const warp_sum =
         dQ_sum_of(p) + (size_t(first_tile + tile) * BR + warp % 4 * 16) * HEAD_DIM + warpgroup * PANEL_COLS;
@@ -257,6 +257,29 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const size_t warp_rows = (size_t(blockIdx.y) * p.n_k + blockIdx.x * BC + warp * 16) * HEAD_DIM;
   store_rows(p.dK + warp_rows, dK_frag, p.softmax_scale);
   store_rows(p.dV + warp_rows, dV_frag, 1.0f);
+}
+
+// dK and dV of BC keys, over all tiles of queries, and what these keys add to dQ.   Grid (keys / BC, batch * heads).
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    gradients(GradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
+              const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map) {
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS;
+  const Smem<C> smem;
+  smem.name();
+  if (threadIdx.x == 0) smem.init();
+  __syncthreads();  // safe to use the barriers
+
+  const int first_tile = p.causal ? blockIdx.x * (BC / BR) : 0;  // queries before these see none of the block's keys
+  const int tiles = p.n_q / BR - first_tile;
+
+  if (threadIdx.x / 32 >= WARPS) {
+    setmaxnreg_dec<PRODUCER_REGISTERS>();
+    if (threadIdx.x == WARPS * 32) load(p, smem, Q_map, K_map, V_map, dO_map, first_tile, tiles);
+    return;
+  }
+  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
+  differentiate(p, smem, first_tile, tiles);
 }
 
 // dQ, from the sum, when all blocks have added to it: eight columns a thread.   Grid (queries / BR, batch * heads).

@@ -19,97 +19,50 @@ using namespace backward::heads;
 template <int BR, int BC, int WARPS, int STAGES>
 struct Config : Walk<f16, HEAD_DIM, BR, BC, WARPS, STAGES> {};
 
-// dK and dV of BC keys, over all tiles of queries, and what these keys add to dQ.   Grid (keys / BC, batch * heads).
+// STORE  A warpgroup's half of a tile's dQ whenever it has stored it: 16 KiB in the order of its registers, here and
+//        there. One thread's for each half.
 template <class C>
-__global__ void __launch_bounds__(C::THREADS, 1)
-    gradients(GradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
-              const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map) {
+__device__ __forceinline__ void add_dQ(const GradientParams& p, const Smem<C>& smem, uint32_t half, int first_tile,
+                                       int tiles) {
+  const uint32_t full = smem.dQ_barriers + half * 16, empty = full + 8;  // the four warps have stored; it has been read
+  float* const sum = dQ_sum_of(p, blockIdx.y) + half * C::BR * PANEL_COLS;
+  for (int tile = 0; tile < tiles; ++tile) {
+    mbarrier_wait_parity(full, tile % 2);  // safe to read dQ: its warps have stored it
+    cp_reduce_async_bulk_add_f32(sum + size_t(first_tile + tile) * C::BR * HEAD_DIM, smem.dQ + half * C::dQ_BYTES,
+                                 C::dQ_BYTES);
+    cp_async_bulk_commit();
+    cp_async_bulk_wait_read<0>();  // safe to overwrite dQ: it has been read. The kernel's end waits for the sums
+    mbarrier_arrive(empty);
+  }
+}
+
+// What a warpgroup does: dK and dV of its 64 keys, and half of the columns of what the block adds to dQ.
+template <class C>
+__device__ __forceinline__ void differentiate(const GradientParams& p, const Smem<C>& smem, int tiles) {
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
   constexpr int QUERY_SLICES = BR / 16;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
-  const uint32_t smem_K = smem_base(), smem_V = smem_K + C::K_BYTES, smem_Q = smem_V + C::K_BYTES,
-                 smem_dO = smem_Q + STAGES * C::Q_BYTES, smem_dS = smem_dO + STAGES * C::Q_BYTES,
-                 smem_dQ = smem_dS + 2 * C::dS_BYTES, smem_rows = smem_dQ + 2 * C::dQ_BYTES,
-                 full_K = smem_rows + STAGES * C::ROWS_BYTES;
-  const Ring<STAGES, C::STAGE_BYTES> ring{full_K + 8};
-  const uint32_t dQ_barriers = full_K + (2 * STAGES + 1) * 8;  // of each warpgroup: full, empty
-  smem_name(smem_K, C::K_BYTES, "K", PANEL_ROW_BYTES);
-  smem_name(smem_V, C::K_BYTES, "V", PANEL_ROW_BYTES);
-  smem_name(smem_Q, STAGES * C::Q_BYTES, "Q", PANEL_ROW_BYTES);
-  smem_name(smem_dO, STAGES * C::Q_BYTES, "dO", PANEL_ROW_BYTES);
-  smem_name(smem_dS, 2 * C::dS_BYTES, "dS", PANEL_ROW_BYTES);
-  smem_name(smem_rows, STAGES * C::ROWS_BYTES, "LSE, D");
-  smem_name(smem_dQ, 2 * C::dQ_BYTES, "dQ");
-  smem_name(full_K, (2 * STAGES + 5) * 8, "barriers");
-  if (threadIdx.x == 0) {
-    mbarrier_init(full_K, 1);
-    ring.init(WARPS / 4);  // a warpgroup has read it
-    for (const uint32_t full : {dQ_barriers, dQ_barriers + 16}) {
-      mbarrier_init(full, 4);      // the warps of a warpgroup have stored dQ
-      mbarrier_init(full + 8, 1);  // it has been read
-    }
-    fence_mbarrier_init();  // safe to name them to the copy engine, which knows them now
-  }
-  __syncthreads();  // safe to use the barriers
-
-  const int first_tile = p.causal ? blockIdx.x * (BC / BR) : 0;  // queries before these see none of the block's keys
-  const int tiles = p.n_q / BR - first_tile;
-
-  // LOAD  K and V once; then a tile of queries whenever a stage is empty.
-  if (warp >= WARPS) {
-    setmaxnreg_dec<PRODUCER_REGISTERS>();
-    if (threadIdx.x == WARPS * 32) {
-      mbarrier_arrive_expect_tx(full_K, 2 * C::K_BYTES);
-      cp_async_bulk_tensor_4d(smem_K, K_map, 0, blockIdx.x * BC, 0, blockIdx.y, full_K);
-      cp_async_bulk_tensor_4d(smem_V, V_map, 0, blockIdx.x * BC, 0, blockIdx.y, full_K);
-#pragma unroll 1  // unrolled, it would not fit into the registers of a thread that copies
-      for (int tile = 0; tile < tiles; ++tile) {
-        const uint32_t stage = tile % STAGES, full = ring.full_of(tile);
-        const int q_tile = first_tile + tile;
-        ring.claim(tile);
-        cp_async_bulk_tensor_4d(smem_Q + stage * C::Q_BYTES, Q_map, 0, q_tile * BR, 0, blockIdx.y, full);
-        cp_async_bulk_tensor_4d(smem_dO + stage * C::Q_BYTES, dO_map, 0, q_tile * BR, 0, blockIdx.y, full);
-        cp_async_bulk(smem_rows + stage * C::ROWS_BYTES, rows_of(p, blockIdx.y) + q_tile * 2 * BR, C::ROWS_BYTES, full);
-      }
-    }
-    // STORE  dQ of a tile whenever a warpgroup has stored its half: 16 KiB in the order of its registers, here and
-    //        there.
-    if (warp > WARPS && warp <= WARPS + 2 && lane == 0) {
-      const uint32_t group = warp - WARPS - 1, full = dQ_barriers + group * 16, empty = full + 8;
-      float* const sum = dQ_sum_of(p, blockIdx.y) + group * BR * PANEL_COLS;
-      for (int tile = 0; tile < tiles; ++tile) {
-        mbarrier_wait_parity(full, tile % 2);  // safe to read dQ: its warps have stored it
-        cp_reduce_async_bulk_add_f32(sum + size_t(first_tile + tile) * BR * HEAD_DIM, smem_dQ + group * C::dQ_BYTES,
-                                     C::dQ_BYTES);
-        cp_async_bulk_commit();
-        cp_async_bulk_wait_read<0>();  // safe to overwrite dQ: it has been read. The kernel's end waits for the sums
-        mbarrier_arrive(empty);
-      }
-    }
-    return;
-  }
-  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
 
   // Descriptors, as 64_warpgroups explains them.
-  const uint64_t K_rows = wgmma_descriptor(smem_K + warpgroup * 64 * PANEL_ROW_BYTES),
-                 V_rows = wgmma_descriptor(smem_V + warpgroup * 64 * PANEL_ROW_BYTES),
-                 K_panel = wgmma_descriptor(smem_K + warpgroup * BC * PANEL_ROW_BYTES),
-                 Q_tiles = wgmma_descriptor(smem_Q, BR * PANEL_ROW_BYTES),
-                 dO_tiles = wgmma_descriptor(smem_dO, BR * PANEL_ROW_BYTES), dS_tiles = wgmma_descriptor(smem_dS);
+  const uint64_t K_rows = wgmma_descriptor(smem.K + warpgroup * 64 * PANEL_ROW_BYTES),
+                 V_rows = wgmma_descriptor(smem.V + warpgroup * 64 * PANEL_ROW_BYTES),
+                 K_panel = wgmma_descriptor(smem.K + warpgroup * BC * PANEL_ROW_BYTES),
+                 Q_tiles = wgmma_descriptor(smem.Q, BR * PANEL_ROW_BYTES),
+                 dO_tiles = wgmma_descriptor(smem.dO, BR * PANEL_ROW_BYTES), dS_tiles = wgmma_descriptor(smem.dS);
   const float scale_log2 = p.softmax_scale * LOG2E;  // exp(s * softmax_scale) = 2^(s * scale_log2)
-  const uint32_t full_dQ = dQ_barriers + warpgroup * 16,
-                 lane_dQ = smem_dQ + warpgroup * C::dQ_BYTES + threadIdx.x % 128 * 16;
+  const uint32_t full_dQ = smem.dQ_barriers + warpgroup * 16,
+                 lane_dQ = smem.dQ + warpgroup * C::dQ_BYTES + threadIdx.x % 128 * 16;
   float dK_frag[COLUMN_TILES][4], dV_frag[COLUMN_TILES][4];
 
-  mbarrier_wait_parity(full_K, 0);  // safe to read K and V: they have landed
+  mbarrier_wait_parity(smem.full_K, 0);  // safe to read K and V: they have landed
   for (int tile = 0; tile < tiles; ++tile) {
-    const uint32_t stage = tile % STAGES, rows = smem_rows + stage * C::ROWS_BYTES, buffer = tile % 2 * C::dS_BYTES;
+    const uint32_t stage = tile % STAGES, rows = smem.rows + stage * C::ROWS_BYTES, buffer = tile % 2 * C::dS_BYTES;
     const uint64_t Q_here = wgmma_advance(Q_tiles, stage * C::Q_BYTES),
                    dO_here = wgmma_advance(dO_tiles, stage * C::Q_BYTES);
     float S_frag[BR / 8][4], dP_frag[BR / 8][4];
 
     // QK  S^T[64 keys x BR queries] = K Q^T, and dP^T = V dO^T
-    ring.wait_full(tile);
+    smem.ring.wait_full(tile);
     wgmma_fence(S_frag);
     issue_QK<f16, HEAD_DIM, BC, BR>(S_frag, K_rows, Q_here);
     wgmma_commit();
@@ -135,7 +88,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     });
 
     // PV  dK += dS^T Q. And dS goes to shared memory, queries as rows.
-    store_transposed<BR>(smem_dS + buffer, dS_frag);
+    store_transposed<BR>(smem.dS + buffer, dS_frag);
     wgmma_fence(dK_frag, dS_frag);
     issue_PV<f16>(dK_frag, dS_frag, Q_here, tile > 0);
     wgmma_commit();
@@ -148,7 +101,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     issue_dQ<f16, BC, BR>(dQ_frag, dS_tiles, buffer, K_panel);
     wgmma_commit();
     wgmma_wait<1>(dV_frag, P_frag, dK_frag, dS_frag);  // safe to overwrite the stage: dK and dV have read Q and dO
-    if (threadIdx.x % 128 == 0) mbarrier_arrive(ring.empty_of(tile));
+    if (threadIdx.x % 128 == 0) mbarrier_arrive(smem.ring.empty_of(tile));
     wgmma_wait<0>(dQ_frag);                             // safe to read dQ
     mbarrier_wait_parity(full_dQ + 8, (tile % 2) ^ 1);  // safe to overwrite: the dQ before has been read
     // Registers side by side, lane beside lane: no bank conflicts, and the sum has the same order.
@@ -167,6 +120,32 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const size_t warp_rows = (size_t(blockIdx.y) * p.n_k + blockIdx.x * BC + warp * 16) * HEAD_DIM;
   store_rows(p.dK + warp_rows, dK_frag, p.softmax_scale);
   store_rows(p.dV + warp_rows, dV_frag, 1.0f);
+}
+
+// dK and dV of BC keys, over all tiles of queries, and what these keys add to dQ.   Grid (keys / BC, batch * heads).
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    gradients(GradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
+              const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map) {
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const Smem<C> smem;
+  smem.name();
+  if (threadIdx.x == 0) smem.init();
+  __syncthreads();  // safe to use the barriers
+
+  const int first_tile = p.causal ? blockIdx.x * (BC / BR) : 0;  // queries before these see none of the block's keys
+  const int tiles = p.n_q / BR - first_tile;
+
+  // LOAD  K and V once; then a tile of queries whenever a stage is empty.
+  if (warp >= WARPS) {
+    setmaxnreg_dec<PRODUCER_REGISTERS>();
+    if (threadIdx.x == WARPS * 32) load(p, smem, Q_map, K_map, V_map, dO_map, BlockInGrid<C>{}, first_tile, tiles);
+    if (warp > WARPS && warp <= WARPS + 2 && lane == 0) add_dQ(p, smem, warp - WARPS - 1, first_tile, tiles);
+    return;
+  }
+  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
+  differentiate<C>(p, smem, tiles);
 }
 
 // dQ, from the sum, when all blocks have added to it. Eight columns of a tile's rows r and r + 8 are 16 numbers of four

@@ -116,12 +116,52 @@ __device__ __forceinline__ void differentiate(const GradientParams& p, const Sme
   }
 }
 
+// LOAD  K and V once; then, whenever a stage is empty in both blocks, a panel of a tile of queries for both. The
+//       other block brings its own here. One thread's.
+template <class C>
+__device__ __forceinline__ void load(const GradientParams& p, const Smem<C>& smem, const TensorMap& Q_map,
+                                     const TensorMap& K_map, const TensorMap& V_map, const TensorMap& dO_map,
+                                     int first_tile, int tiles) {
+  constexpr int BR = C::BR, BC = C::BC, STAGES = C::STAGES;
+  mbarrier_arrive_expect_tx(smem.full_K, 2 * C::K_BYTES);
+  cp_async_bulk_tensor_4d(smem.K, K_map, 0, blockIdx.x * BC, 0, blockIdx.y, smem.full_K);
+  cp_async_bulk_tensor_4d(smem.V, V_map, 0, blockIdx.x * BC, 0, blockIdx.y, smem.full_K);
+#pragma unroll 1
+  for (int tile = 0; tile < tiles; ++tile) {
+    const uint32_t stage = tile % STAGES, full = smem.ring.full_of(tile);
+    const int q_tile = first_tile + tile;
+    smem.ring.claim(tile);
+    const uint32_t panel = cluster_rank(), target = stage * C::Q_BYTES + panel * BR * PANEL_ROW_BYTES;
+    cp_async_bulk_tensor_4d_multicast(smem.Q + target, Q_map, 0, q_tile * BR, panel, blockIdx.y, full, 0b11);
+    cp_async_bulk_tensor_4d_multicast(smem.dO + target, dO_map, 0, q_tile * BR, panel, blockIdx.y, full, 0b11);
+    cp_async_bulk(smem.rows + stage * C::ROWS_BYTES, rows_of(p, blockIdx.y) + q_tile * 2 * BR, C::ROWS_BYTES, full);
+  }
+}
+
+// STORE  dQ of a tile whenever a warpgroup has stored its half: 16 KiB in the order of its registers, here and
+//        there. One thread's for each half.
+template <class C>
+__device__ __forceinline__ void add_dQ(const GradientParams& p, const Smem<C>& smem, uint32_t group, int first_tile,
+                                       int passed, int tiles) {
+  constexpr int BR = C::BR;
+  const uint32_t full = smem.dQ_barriers + group * 16, empty = full + 8;
+  float* const sum = dQ_sum_of(p, blockIdx.y) + group * BR * PANEL_COLS;
+  for (int tile = passed; tile < tiles; ++tile) {
+    mbarrier_wait_parity(full, (tile - passed) % 2);  // safe to read dQ: its warps have stored it
+    cp_reduce_async_bulk_add_f32(sum + size_t(first_tile + tile) * BR * HEAD_DIM, smem.dQ + group * C::dQ_BYTES,
+                                 C::dQ_BYTES);
+    cp_async_bulk_commit();
+    cp_async_bulk_wait_read<0>();  // safe to overwrite dQ: it has been read. The kernel's end waits for the sums
+    mbarrier_arrive(empty);
+  }
+}
+
 // dK and dV of BC keys, over all tiles of queries, and what these keys add to dQ.   Grid (keys / BC, batch * heads).
 template <class C>
 __global__ void __launch_bounds__(C::THREADS, 1)
     gradients(GradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
               const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map) {
-  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const Smem<C> smem;
   smem.name();
@@ -134,39 +174,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const int first_tile = p.causal ? pair_keys / BR : 0, tiles = p.n_q / BR - first_tile;
   const int passed = own_keys >= p.n_k ? tiles : p.causal ? (own_keys - pair_keys) / BR : 0;
 
-  // LOAD  K and V once; then, whenever a stage is empty in both blocks, a panel of a tile of queries for both. The
-  //       other block brings its own here.
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
-    if (threadIdx.x == WARPS * 32) {
-      mbarrier_arrive_expect_tx(smem.full_K, 2 * C::K_BYTES);
-      cp_async_bulk_tensor_4d(smem.K, K_map, 0, blockIdx.x * BC, 0, blockIdx.y, smem.full_K);
-      cp_async_bulk_tensor_4d(smem.V, V_map, 0, blockIdx.x * BC, 0, blockIdx.y, smem.full_K);
-#pragma unroll 1
-      for (int tile = 0; tile < tiles; ++tile) {
-        const uint32_t stage = tile % STAGES, full = smem.ring.full_of(tile);
-        const int q_tile = first_tile + tile;
-        smem.ring.claim(tile);
-        const uint32_t panel = cluster_rank(), target = stage * C::Q_BYTES + panel * BR * PANEL_ROW_BYTES;
-        cp_async_bulk_tensor_4d_multicast(smem.Q + target, Q_map, 0, q_tile * BR, panel, blockIdx.y, full, 0b11);
-        cp_async_bulk_tensor_4d_multicast(smem.dO + target, dO_map, 0, q_tile * BR, panel, blockIdx.y, full, 0b11);
-        cp_async_bulk(smem.rows + stage * C::ROWS_BYTES, rows_of(p, blockIdx.y) + q_tile * 2 * BR, C::ROWS_BYTES, full);
-      }
-    }
-    // STORE  dQ of a tile whenever a warpgroup has stored its half: 16 KiB in the order of its registers, here and
-    //        there.
-    if (warp > WARPS && warp <= WARPS + 2 && lane == 0) {
-      const uint32_t group = warp - WARPS - 1, full = smem.dQ_barriers + group * 16, empty = full + 8;
-      float* const sum = dQ_sum_of(p, blockIdx.y) + group * BR * PANEL_COLS;
-      for (int tile = passed; tile < tiles; ++tile) {
-        mbarrier_wait_parity(full, (tile - passed) % 2);  // safe to read dQ: its warps have stored it
-        cp_reduce_async_bulk_add_f32(sum + size_t(first_tile + tile) * BR * HEAD_DIM, smem.dQ + group * C::dQ_BYTES,
-                                     C::dQ_BYTES);
-        cp_async_bulk_commit();
-        cp_async_bulk_wait_read<0>();  // safe to overwrite dQ: it has been read. The kernel's end waits for the sums
-        mbarrier_arrive(empty);
-      }
-    }
+    if (threadIdx.x == WARPS * 32) load(p, smem, Q_map, K_map, V_map, dO_map, first_tile, tiles);
+    if (warp > WARPS && warp <= WARPS + 2 && lane == 0) add_dQ<C>(p, smem, warp - WARPS - 1, first_tile, passed, tiles);
     __syncwarp();    // the cluster's barrier takes whole warps
     cluster_sync();  // safe to end: as below
     return;

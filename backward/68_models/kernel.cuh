@@ -184,13 +184,64 @@ __device__ __forceinline__ void differentiate(const ModelGradientParams& p, cons
   store_rows(static_cast<bf16*>(p.dV) + dV_rows, p.V_strides.row, rows, dV_frag, 1.0f);
 }
 
+// LOAD  K and V once; then a tile of queries whenever a stage is empty. One thread's.
+template <class C>
+__device__ __forceinline__ void load(const ModelGradientParams& p, const Smem<C>& smem, const TensorMap& Q_map,
+                                     const TensorMap& K_map, const TensorMap& V_map, const TensorMap& dO_map,
+                                     int first_key, int first_head, int group, int first_tile, int q_tiles, int tiles) {
+  constexpr int BR = C::BR, BC = C::BC, STAGES = C::STAGES;
+  mbarrier_arrive_expect_tx(smem.full_K, 2 * C::K_BYTES);
+  const int sequence = blockIdx.y / p.kv_heads, kv_head = blockIdx.y % p.kv_heads;
+  for (int panel = 0; panel < PANELS; ++panel) {
+    const uint32_t panel_bytes = panel * BC * PANEL_ROW_BYTES;
+    cp_async_bulk_tensor_4d(smem.K + panel_bytes, K_map, panel * PANEL_COLS, first_key, kv_head, sequence, smem.full_K);
+    cp_async_bulk_tensor_4d(smem.V + panel_bytes, V_map, panel * PANEL_COLS, first_key, kv_head, sequence, smem.full_K);
+  }
+  int head = 0, q_tile = first_tile;  // of the group
+#pragma unroll 1                      // unrolled, it would not fit into the registers of a thread that copies
+  for (int tile = 0; tile < tiles; ++tile) {
+    const uint32_t stage = tile % STAGES, full = smem.ring.full_of(tile);
+    smem.ring.claim(tile);
+    for (int panel = 0; panel < PANELS; ++panel) {
+      const uint32_t target = stage * C::Q_BYTES + panel * BR * PANEL_ROW_BYTES;
+      cp_async_bulk_tensor_4d(smem.Q + target, Q_map, panel * PANEL_COLS, q_tile * BR, kv_head * group + head, sequence,
+                              full);
+      cp_async_bulk_tensor_4d(smem.dO + target, dO_map, panel * PANEL_COLS, q_tile * BR, kv_head * group + head,
+                              sequence, full);
+    }
+    cp_async_bulk(smem.rows + stage * C::ROWS_BYTES, rows_of<C>(p, first_head + head) + q_tile * 2 * BR, C::ROWS_BYTES,
+                  full);
+    if (++q_tile == q_tiles) q_tile = first_tile, ++head;
+  }
+}
+
+// STORE  dQ of a tile whenever a warpgroup has stored its half: 16 KiB in the order of its registers, here and
+//        there. One thread's for each half.
+template <class C>
+__device__ __forceinline__ void add_dQ(const ModelGradientParams& p, const Smem<C>& smem, uint32_t half, int first_head,
+                                       int first_tile, int q_tiles, int tiles) {
+  constexpr int BR = C::BR;
+  const uint32_t full = smem.dQ_barriers + half * 16, empty = full + 8;
+  int head = 0, q_tile = first_tile;
+  for (int tile = 0; tile < tiles; ++tile) {
+    mbarrier_wait_parity(full, tile % 2);  // safe to read dQ: its warps have stored it
+    cp_reduce_async_bulk_add_f32(
+        dQ_sum_of<C>(p, first_head + head) + (size_t(q_tile) * HEAD_DIM + half * PANEL_COLS) * BR,
+        smem.dQ + half * C::dQ_BYTES, C::dQ_BYTES);
+    if (++q_tile == q_tiles) q_tile = first_tile, ++head;
+    cp_async_bulk_commit();
+    cp_async_bulk_wait_read<0>();  // safe to overwrite dQ: it has been read. The kernel's end waits for the sums
+    mbarrier_arrive(empty);
+  }
+}
+
 // dK and dV of BC keys, over all tiles of queries of all heads of their group, and what these keys add to dQ.
 // Grid (tiles of keys, batch * kv_heads).
 template <class C>
 __global__ void __launch_bounds__(C::THREADS, 1)
     gradients(ModelGradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
               const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map) {
-  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const Smem<C> smem;
   smem.name();
@@ -204,52 +255,12 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const int group = p.heads / p.kv_heads, first_head = blockIdx.y * group;  // in all sequences
   const int head_tiles = q_tiles - first_tile, tiles = group * head_tiles;
 
-  // LOAD  K and V once; then a tile of queries whenever a stage is empty.
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
-    if (threadIdx.x == WARPS * 32) {
-      mbarrier_arrive_expect_tx(smem.full_K, 2 * C::K_BYTES);
-      const int sequence = blockIdx.y / p.kv_heads, kv_head = blockIdx.y % p.kv_heads;
-      for (int panel = 0; panel < PANELS; ++panel) {
-        const uint32_t panel_bytes = panel * BC * PANEL_ROW_BYTES;
-        cp_async_bulk_tensor_4d(smem.K + panel_bytes, K_map, panel * PANEL_COLS, first_key, kv_head, sequence,
-                                smem.full_K);
-        cp_async_bulk_tensor_4d(smem.V + panel_bytes, V_map, panel * PANEL_COLS, first_key, kv_head, sequence,
-                                smem.full_K);
-      }
-      int head = 0, q_tile = first_tile;  // of the group
-#pragma unroll 1                          // unrolled, it would not fit into the registers of a thread that copies
-      for (int tile = 0; tile < tiles; ++tile) {
-        const uint32_t stage = tile % STAGES, full = smem.ring.full_of(tile);
-        smem.ring.claim(tile);
-        for (int panel = 0; panel < PANELS; ++panel) {
-          const uint32_t target = stage * C::Q_BYTES + panel * BR * PANEL_ROW_BYTES;
-          cp_async_bulk_tensor_4d(smem.Q + target, Q_map, panel * PANEL_COLS, q_tile * BR, kv_head * group + head,
-                                  sequence, full);
-          cp_async_bulk_tensor_4d(smem.dO + target, dO_map, panel * PANEL_COLS, q_tile * BR, kv_head * group + head,
-                                  sequence, full);
-        }
-        cp_async_bulk(smem.rows + stage * C::ROWS_BYTES, rows_of<C>(p, first_head + head) + q_tile * 2 * BR,
-                      C::ROWS_BYTES, full);
-        if (++q_tile == q_tiles) q_tile = first_tile, ++head;
-      }
-    }
-    // STORE  dQ of a tile whenever a warpgroup has stored its half: 16 KiB in the order of its registers, here and
-    //        there.
-    if (warp > WARPS && warp <= WARPS + 2 && lane == 0) {
-      const uint32_t half = warp - WARPS - 1, full = smem.dQ_barriers + half * 16, empty = full + 8;
-      int head = 0, q_tile = first_tile;
-      for (int tile = 0; tile < tiles; ++tile) {
-        mbarrier_wait_parity(full, tile % 2);  // safe to read dQ: its warps have stored it
-        cp_reduce_async_bulk_add_f32(
-            dQ_sum_of<C>(p, first_head + head) + (size_t(q_tile) * HEAD_DIM + half * PANEL_COLS) * BR,
-            smem.dQ + half * C::dQ_BYTES, C::dQ_BYTES);
-        if (++q_tile == q_tiles) q_tile = first_tile, ++head;
-        cp_async_bulk_commit();
-        cp_async_bulk_wait_read<0>();  // safe to overwrite dQ: it has been read. The kernel's end waits for the sums
-        mbarrier_arrive(empty);
-      }
-    }
+    if (threadIdx.x == WARPS * 32)
+      load(p, smem, Q_map, K_map, V_map, dO_map, first_key, first_head, group, first_tile, q_tiles, tiles);
+    if (warp > WARPS && warp <= WARPS + 2 && lane == 0)
+      add_dQ<C>(p, smem, warp - WARPS - 1, first_head, first_tile, q_tiles, tiles);
     return;
   }
   setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back

@@ -33,7 +33,6 @@ const ladder::Registration registration({
     .name = "69_behind",
     .previous = "65_bulkreduce",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other, "Besides its idea, parts that it says and 65 spells out."},
     .idea = "dK behind dQ instead of before it, so that a product runs while dQ leaves.",
     .limit = "In 65_bulkreduce dQ is the last product of a tile, and nothing multiplies while both warpgroups bring it "
              "away.",

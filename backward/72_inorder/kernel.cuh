@@ -125,6 +125,49 @@ __device__ __forceinline__ void differentiate(const GradientParams& p, const Sme
   }
 }
 
+// LOAD  K and V once; then a tile of queries whenever a stage is empty. All begin with the last queries, which every
+//       key is seen by: so a block comes to a tile right behind the one before. One thread's.
+template <class C>
+__device__ __forceinline__ void load(const GradientParams& p, const Smem<C>& smem, const TensorMap& Q_map,
+                                     const TensorMap& K_map, const TensorMap& V_map, const TensorMap& dO_map, int head,
+                                     int first_key, int first_tile, int tiles) {
+  constexpr int BR = C::BR, STAGES = C::STAGES;
+  mbarrier_arrive_expect_tx(smem.full_K, 2 * C::K_BYTES);
+  cp_async_bulk_tensor_4d(smem.K, K_map, 0, first_key, 0, head, smem.full_K);
+  cp_async_bulk_tensor_4d(smem.V, V_map, 0, first_key, 0, head, smem.full_K);
+#pragma unroll 1  // unrolled, it would not fit into the registers of a thread that copies
+  for (int tile = 0; tile < tiles; ++tile) {
+    const uint32_t stage = tile % STAGES, full = smem.ring.full_of(tile);
+    const int q_tile = first_tile + tiles - 1 - tile;
+    smem.ring.claim(tile);
+    cp_async_bulk_tensor_4d(smem.Q + stage * C::Q_BYTES, Q_map, 0, q_tile * BR, 0, head, full);
+    cp_async_bulk_tensor_4d(smem.dO + stage * C::Q_BYTES, dO_map, 0, q_tile * BR, 0, head, full);
+    cp_async_bulk(smem.rows + stage * C::ROWS_BYTES, rows_of(p, head) + q_tile * 2 * BR, C::ROWS_BYTES, full);
+  }
+}
+
+// STORE  dQ of a tile whenever a warpgroup has stored its half: 16 KiB in the order of its registers, here and
+//        there. One thread's for each half.
+template <class C>
+__device__ __forceinline__ void add_dQ(const GradientParams& p, const Smem<C>& smem, uint32_t group, int head,
+                                       uint32_t turn, int first_tile, int tiles) {
+  constexpr int BR = C::BR;
+  const uint32_t full = smem.dQ_barriers + group * 16, empty = full + 8;
+  float* const sum = dQ_sum_of(p, head) + group * BR * PANEL_COLS;
+  for (int tile = 0; tile < tiles; ++tile) {
+    const int q_tile = first_tile + tiles - 1 - tile;
+    uint32_t* const turns = turns_of(p, head) + 2 * q_tile + group;
+    mbarrier_wait_parity(full, tile % 2);  // safe to read dQ: its warps have stored it
+    ld_acquire_wait_u32(turns, turn);      // safe to add: all blocks before have, and their sums are there
+    cp_reduce_async_bulk_add_f32(sum + size_t(q_tile) * BR * HEAD_DIM, smem.dQ + group * C::dQ_BYTES, C::dQ_BYTES);
+    cp_async_bulk_commit();
+    cp_async_bulk_wait_read<0>();  // safe to overwrite dQ: it has been read
+    mbarrier_arrive(empty);
+    cp_async_bulk_wait<0>();        // safe to hand over: not only read, the sums are there
+    red_release_add_u32(turns, 1);  // whoever sees this sees the sums, too
+  }
+}
+
 // dK and dV of BC keys, over all tiles of queries, and what these keys add to dQ.
 // Grid (heads together, keys / BC, groups of them).
 // To each tile of dQ the blocks of lower keys add first. CUDA does not say which blocks begin first, so a block draws
@@ -136,7 +179,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     gradients(GradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
               const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map,
               const __grid_constant__ TensorMap dK_map, const __grid_constant__ TensorMap dV_map) {
-  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const Smem<C> smem;
   const uint32_t smem_number = smem.full_K + C::BARRIERS * 8;
@@ -153,42 +196,11 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const int first_tile = p.causal ? first_key / BR : 0;  // queries before these see none of the block's keys
   const int tiles = p.n_q / BR - first_tile;
 
-  // LOAD  K and V once; then a tile of queries whenever a stage is empty. All begin with the last queries, which every
-  //       key is seen by: so a block comes to a tile right behind the one before.
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
-    if (threadIdx.x == WARPS * 32) {
-      mbarrier_arrive_expect_tx(smem.full_K, 2 * C::K_BYTES);
-      cp_async_bulk_tensor_4d(smem.K, K_map, 0, first_key, 0, head, smem.full_K);
-      cp_async_bulk_tensor_4d(smem.V, V_map, 0, first_key, 0, head, smem.full_K);
-#pragma unroll 1  // unrolled, it would not fit into the registers of a thread that copies
-      for (int tile = 0; tile < tiles; ++tile) {
-        const uint32_t stage = tile % STAGES, full = smem.ring.full_of(tile);
-        const int q_tile = first_tile + tiles - 1 - tile;
-        smem.ring.claim(tile);
-        cp_async_bulk_tensor_4d(smem.Q + stage * C::Q_BYTES, Q_map, 0, q_tile * BR, 0, head, full);
-        cp_async_bulk_tensor_4d(smem.dO + stage * C::Q_BYTES, dO_map, 0, q_tile * BR, 0, head, full);
-        cp_async_bulk(smem.rows + stage * C::ROWS_BYTES, rows_of(p, head) + q_tile * 2 * BR, C::ROWS_BYTES, full);
-      }
-    }
-    // STORE  dQ of a tile whenever a warpgroup has stored its half: 16 KiB in the order of its registers, here and
-    //        there.
-    if (warp > WARPS && warp <= WARPS + 2 && lane == 0) {
-      const uint32_t group = warp - WARPS - 1, full = smem.dQ_barriers + group * 16, empty = full + 8;
-      float* const sum = dQ_sum_of(p, head) + group * BR * PANEL_COLS;
-      for (int tile = 0; tile < tiles; ++tile) {
-        const int q_tile = first_tile + tiles - 1 - tile;
-        uint32_t* const turns = turns_of(p, head) + 2 * q_tile + group;
-        mbarrier_wait_parity(full, tile % 2);  // safe to read dQ: its warps have stored it
-        ld_acquire_wait_u32(turns, turn);      // safe to add: all blocks before have, and their sums are there
-        cp_reduce_async_bulk_add_f32(sum + size_t(q_tile) * BR * HEAD_DIM, smem.dQ + group * C::dQ_BYTES, C::dQ_BYTES);
-        cp_async_bulk_commit();
-        cp_async_bulk_wait_read<0>();  // safe to overwrite dQ: it has been read
-        mbarrier_arrive(empty);
-        cp_async_bulk_wait<0>();        // safe to hand over: not only read, the sums are there
-        red_release_add_u32(turns, 1);  // whoever sees this sees the sums, too
-      }
-    }
+    if (threadIdx.x == WARPS * 32) load(p, smem, Q_map, K_map, V_map, dO_map, head, first_key, first_tile, tiles);
+    if (warp > WARPS && warp <= WARPS + 2 && lane == 0)
+      add_dQ<C>(p, smem, warp - WARPS - 1, head, turn, first_tile, tiles);
     return;
   }
   setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back

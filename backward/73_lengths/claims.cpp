@@ -1,21 +1,12 @@
 #include "harness/tests/stages/claims.hpp"
+#include "backward/claims.hpp"
 
 using namespace ladder;
 using namespace ladder::claims;
 
-namespace {
-
-Spec of(const char* words) {
-  Spec spec{.formula = "backward"};
-  spec.q_type = spec.kv_type = spec.o_type = Element::bf16;
-  return parse_spec(words, spec).value();
-}
-
-}  // namespace
-
 CLAIM("padding is neither copied nor computed") {
-  const emulator::Counters &padded = counted(rung(), of("b=3 h=1 n=500")),
-                           &packed = counted(rung(), of("b=3 h=1 n=500 lens_q=500,100,60 lens_k=500,100,60"));
+  const emulator::Counters &padded = counted(rung(), asked("b=3 h=1 n=500")),
+                           &packed = counted(rung(), asked("b=3 h=1 n=500 lens_q=500,100,60 lens_k=500,100,60"));
   CHECK(packed.wgmma < padded.wgmma / 2);
   CHECK(packed.bulk_copies < padded.bulk_copies / 2);
   CHECK(packed.gmem_bytes_reduced < padded.gmem_bytes_reduced / 2);
@@ -23,7 +14,7 @@ CLAIM("padding is neither copied nor computed") {
 
 CLAIM("where all sequences have one length, every product is as before") {
   for (const char* const words : {"b=2 h=4 kv=2 n=200", "b=2 h=4 kv=2 n=200 causal"}) {
-    const emulator::Counters &here = counted(rung(), of(words)), &before = counted(previous(), of(words));
+    const emulator::Counters &here = counted(rung(), asked(words)), &before = counted(previous(), asked(words));
     CHECK(here.wgmma == before.wgmma);
     CHECK(here.gmem_bytes_reduced == before.gmem_bytes_reduced);
   }

@@ -130,6 +130,28 @@ __device__ __forceinline__ void differentiate(const GradientParams& p, const Sme
   }
 }
 
+// STORE  dQ of a tile whenever a warpgroup has stored its half: 16 KiB in the order of its registers, here and
+//        there. One thread's for each half.
+template <class C>
+__device__ __forceinline__ void add_dQ(const GradientParams& p, const Smem<C>& smem, uint32_t group, int head,
+                                       uint32_t turn, int first_tile, int tiles) {
+  constexpr int BR = C::BR;
+  const uint32_t full = smem.dQ_barriers + group * 16, empty = full + 8;
+  float* const sum = dQ_sum_of(p, head) + group * BR * PANEL_COLS;
+  for (int tile = 0; tile < tiles; ++tile) {
+    const int q_tile = first_tile + tiles - 1 - tile;
+    uint32_t* const turns = turns_of(p, head) + 2 * q_tile + group;
+    mbarrier_wait_parity(full, tile % 2);  // safe to read dQ: its warps have stored it
+    ld_acquire_wait_u32(turns, turn);      // safe to add: all blocks before have, and their sums are there
+    cp_reduce_async_bulk_add_f32(sum + size_t(q_tile) * BR * HEAD_DIM, smem.dQ + group * C::dQ_BYTES, C::dQ_BYTES);
+    cp_async_bulk_commit();
+    cp_async_bulk_wait_read<0>();  // safe to overwrite dQ: it has been read
+    mbarrier_arrive(empty);
+    cp_async_bulk_wait<0>();        // safe to hand over: not only read, the sums are there
+    red_release_add_u32(turns, 1);  // whoever sees this sees the sums, too
+  }
+}
+
 // dK and dV of BC keys, over all tiles of queries, and what these keys add to dQ.
 // Grid (heads together, keys / BC, groups of them).
 // To each tile of dQ the blocks of lower keys add first. CUDA does not say which blocks begin first, so a block draws
@@ -164,24 +186,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (threadIdx.x == WARPS * 32)
       load<true>(p, smem, Q_map, K_map, V_map, dO_map, BlockAt{head, first_key}, first_tile, tiles);
-    // STORE  dQ of a tile whenever a warpgroup has stored its half: 16 KiB in the order of its registers, here and
-    //        there.
-    if (warp > WARPS && warp <= WARPS + 2 && lane == 0) {
-      const uint32_t group = warp - WARPS - 1, full = smem.dQ_barriers + group * 16, empty = full + 8;
-      float* const sum = dQ_sum_of(p, head) + group * BR * PANEL_COLS;
-      for (int tile = 0; tile < tiles; ++tile) {
-        const int q_tile = first_tile + tiles - 1 - tile;
-        uint32_t* const turns = turns_of(p, head) + 2 * q_tile + group;
-        mbarrier_wait_parity(full, tile % 2);  // safe to read dQ: its warps have stored it
-        ld_acquire_wait_u32(turns, turn);      // safe to add: all blocks before have, and their sums are there
-        cp_reduce_async_bulk_add_f32(sum + size_t(q_tile) * BR * HEAD_DIM, smem.dQ + group * C::dQ_BYTES, C::dQ_BYTES);
-        cp_async_bulk_commit();
-        cp_async_bulk_wait_read<0>();  // safe to overwrite dQ: it has been read
-        mbarrier_arrive(empty);
-        cp_async_bulk_wait<0>();        // safe to hand over: not only read, the sums are there
-        red_release_add_u32(turns, 1);  // whoever sees this sees the sums, too
-      }
-    }
+    if (warp > WARPS && warp <= WARPS + 2 && lane == 0)
+      add_dQ<C>(p, smem, warp - WARPS - 1, head, turn, first_tile, tiles);
     return;
   }
   setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back

@@ -1,18 +1,8 @@
 #include "harness/tests/stages/claims.hpp"
-#include "harness/problem/spec.hpp"
+#include "backward/claims.hpp"
 
 using namespace ladder;
 using namespace ladder::claims;
-
-namespace {
-
-Spec asked(const char* words) {
-  Spec bf16{.formula = "backward"};
-  bf16.q_type = bf16.kv_type = bf16.o_type = Element::bf16;
-  return parse_spec(words, bf16).value();
-}
-
-}  // namespace
 
 CLAIM("blocks that begin in any order give the same bits: of grouped heads, in a window, of several lengths") {
   for (const char* words : {"b=2 h=4 kv=2 n=450 causal window=330,0 lens_q=90,150 lens_k=400,450",

@@ -138,6 +138,29 @@ __device__ __forceinline__ void differentiate(const ModelGradientParams& p, cons
   copy_gradients<VARLEN>(smem, dV_map, dK_map, keys);
 }
 
+// STORE  dQ of a tile whenever a warpgroup has stored its half, and the block's turn has come. One thread's for each
+//        half.
+template <class C>
+__device__ __forceinline__ void add_dQ(const ModelGradientParams& p, const Smem<C>& smem, uint32_t half,
+                                       const Keys<C>& keys, int group, int end_tile, int tiles) {
+  const uint32_t full = smem.dQ_barriers + half * 16, empty = full + 8;
+  int head = keys.kv_head * group, q_tile = keys.sequence.first_tile + end_tile - 1;
+#pragma unroll 1  // as the copies
+  for (int tile = 0; tile < tiles; ++tile) {
+    uint32_t* const turns = turns_of<C>(p, q_tile, head) + half;
+    mbarrier_wait_parity(full, tile % 2);                // safe to read dQ: its warps have stored it
+    ld_acquire_wait_u32(turns, keys.first_key / C::BC);  // safe to add: all before have, and their sums are there
+    cp_reduce_async_bulk_add_f32(dQ_sum_of<C>(p, q_tile, head) + half * (C::dQ_BYTES / 4), smem.dQ + half * C::dQ_BYTES,
+                                 C::dQ_BYTES);
+    cp_async_bulk_commit();
+    cp_async_bulk_wait_read<0>();  // safe to overwrite dQ: it has been read
+    mbarrier_arrive(empty);
+    cp_async_bulk_wait<0>();        // safe to hand over: not only read, the sums are there
+    red_release_add_u32(turns, 1);  // whoever sees this sees the sums, too
+    if (++head == (keys.kv_head + 1) * group) head -= group, --q_tile;
+  }
+}
+
 // dK and dV of BC keys, over all tiles of queries of all heads of their group, and what these keys add to dQ.
 // Grid (tiles of keys * kv_heads). To each tile of dQ the blocks of lower keys add first. A block draws its number when
 // it begins, among those that take turns, as 72_inorder explains: so whoever waits, waits for blocks that have begun.
@@ -146,7 +169,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     gradients(ModelGradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
               const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map,
               const __grid_constant__ TensorMap dK_map, const __grid_constant__ TensorMap dV_map) {
-  constexpr int BC = C::BC, WARPS = C::WARPS;
+  constexpr int WARPS = C::WARPS;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
   Keys<C> keys;
@@ -178,25 +201,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     setmaxnreg_dec<PRODUCER_REGISTERS>();
     if (threadIdx.x == WARPS * 32)
       load<VARLEN, true>(p, smem, Q_map, K_map, V_map, dO_map, keys, group, first_tile, end_tile, tiles);
-    // STORE  dQ of a tile whenever a warpgroup has stored its half, and the block's turn has come.
-    if (warp > WARPS && warp <= WARPS + 2 && lane == 0) {
-      const uint32_t half = warp - WARPS - 1, full = smem.dQ_barriers + half * 16, empty = full + 8;
-      int head = keys.kv_head * group, q_tile = keys.sequence.first_tile + end_tile - 1;
-#pragma unroll 1  // as the copies
-      for (int tile = 0; tile < tiles; ++tile) {
-        uint32_t* const turns = turns_of<C>(p, q_tile, head) + half;
-        mbarrier_wait_parity(full, tile % 2);             // safe to read dQ: its warps have stored it
-        ld_acquire_wait_u32(turns, keys.first_key / BC);  // safe to add: all before have, and their sums are there
-        cp_reduce_async_bulk_add_f32(dQ_sum_of<C>(p, q_tile, head) + half * (C::dQ_BYTES / 4),
-                                     smem.dQ + half * C::dQ_BYTES, C::dQ_BYTES);
-        cp_async_bulk_commit();
-        cp_async_bulk_wait_read<0>();  // safe to overwrite dQ: it has been read
-        mbarrier_arrive(empty);
-        cp_async_bulk_wait<0>();        // safe to hand over: not only read, the sums are there
-        red_release_add_u32(turns, 1);  // whoever sees this sees the sums, too
-        if (++head == (keys.kv_head + 1) * group) head -= group, --q_tile;
-      }
-    }
+    if (warp > WARPS && warp <= WARPS + 2 && lane == 0)
+      add_dQ<C>(p, smem, warp - WARPS - 1, keys, group, end_tile, tiles);
     return;
   }
   setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back

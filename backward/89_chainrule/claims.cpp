@@ -1,21 +1,11 @@
 #include "harness/tests/stages/claims.hpp"
-#include "harness/problem/spec.hpp"
+#include "backward/claims.hpp"
 
 using namespace ladder;
 using namespace ladder::claims;
 
-namespace {
-
-Spec spec_of(const char* words, int d = 128) {
-  Spec bf16{.formula = "backward", .d = d};
-  bf16.q_type = bf16.kv_type = bf16.o_type = Element::bf16;
-  return parse_spec(words, bf16).value();
-}
-
-}  // namespace
-
 CLAIM("without a function it is the rung before, and in a problem without sinks there is none of their kernel") {
-  const Spec spec = spec_of("b=2 h=4 kv=2 n=300 causal window=200,0", 64);
+  const Spec spec = asked("b=2 h=4 kv=2 n=300 causal window=200,0", 64);
   const auto& here = counted(rung(), with_tile(rung(), {128, 128, 8}), spec);
   const auto& before = counted(previous(), spec);
   CHECK(here.wgmma == before.wgmma);
@@ -27,7 +17,7 @@ CLAIM("without a function it is the rung before, and in a problem without sinks 
 }
 
 CLAIM("a softcap is an exponential more for each score, and a slope none; a sink is one for each query") {
-  const auto counts = [&](const char* words) { return counts_of(counted(rung(), spec_of(words))); };
+  const auto counts = [&](const char* words) { return counts_of(counted(rung(), asked(words))); };
   const Counts plain = counts("h=2 n=256"), capped = counts("h=2 n=256 softcap=5"), sloped = counts("h=2 n=256 alibi"),
                sunk = counts("h=2 n=256 sink");
   CHECK(capped.exponentials == 2 * plain.exponentials);

@@ -53,7 +53,7 @@ struct Walk {
   static_assert(BC == 16 * WARPS && WARPS == 8, "two warpgroups have 64 keys each");
 };
 
-// Where all of it lies in shared memory, as addresses (65_bulkreduce).
+// Where all of it lies in shared memory, as addresses (64_warpgroups; dQ and its barriers are 65_bulkreduce's).
 template <class C>
 struct Smem {
   uint32_t K = smem_base(), V = K + C::K_BYTES, Q = V + C::K_BYTES, dO = Q + C::STAGES * C::Q_BYTES,
@@ -404,7 +404,7 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients(GradientParams p)
   }
 }
 
-// LOAD  K and V once; then a tile of queries, from `first_tile` on, whenever a stage is empty (65_bulkreduce); or with
+// LOAD  K and V once; then a tile of queries, from `first_tile` on, whenever a stage is empty (64_warpgroups); or with
 //       LAST_FIRST down to it (72_inorder). One thread's.
 template <bool LAST_FIRST = false, class C = void, class Block = void>
 __device__ __forceinline__ void load(const GradientParams& p, const Smem<C>& smem, const TensorMap& Q_map,

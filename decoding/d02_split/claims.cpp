@@ -1,31 +1,17 @@
 #include "harness/tests/stages/claims.hpp"
+#include "decoding/claims.hpp"
 
 using namespace ladder;
 using namespace ladder::claims;
 
-namespace {
-
-Spec one_query(int batch) {
-  return {.batch = batch,
-          .heads = 4,
-          .kv_heads = 1,
-          .n = 1,
-          .n_k = 512,
-          .q_type = Element::bf16,
-          .kv_type = Element::bf16,
-          .o_type = Element::bf16};
-}
-
-}  // namespace
-
 CLAIM("the four tiles of one text's keys have a block each, and those of many texts one for all") {
   const uint64_t tile = 128 / 16 + 128 / 16;  // products, of QK and PV
-  CHECK(counted(rung(), one_query(1)).products_of_busiest_block == tile);
-  CHECK(counted(rung(), one_query(64)).products_of_busiest_block == 4 * tile);
+  CHECK(counted(rung(), one_query(1, 512)).products_of_busiest_block == tile);
+  CHECK(counted(rung(), one_query(64, 512)).products_of_busiest_block == 4 * tile);
 }
 
 CLAIM("keys and values are read once, however many share them out; Q, and parts of O, once for each share") {
   const uint64_t shares = 4, rows = 4, keys = 2 * 512 * 128 * 2, Q = shares * rows * 128 * 2;
   const uint64_t parts = shares * rows * (128 + 2 * 32) * 4;  // each lane of a warp reads the maximum and the sum
-  CHECK(counted(rung(), one_query(1)).gmem_bytes_read == keys + Q + parts);
+  CHECK(counted(rung(), one_query(1, 512)).gmem_bytes_read == keys + Q + parts);
 }

@@ -1,22 +1,8 @@
 #include "harness/tests/stages/claims.hpp"
+#include "decoding/claims.hpp"
 
 using namespace ladder;
 using namespace ladder::claims;
-
-namespace {
-
-Spec one_query(int batch, int n_k) {
-  return {.batch = batch,
-          .heads = 4,
-          .kv_heads = 1,
-          .n = 1,
-          .n_k = n_k,
-          .q_type = Element::bf16,
-          .kv_type = Element::bf16,
-          .o_type = Element::bf16};
-}
-
-}  // namespace
 
 CLAIM("a block has two barriers, however many keys its warps read, and nobody reads a key twice") {
   const uint64_t blocks = 300, rows = 4 * 128 * 2;  // more than find a place at once: a share each

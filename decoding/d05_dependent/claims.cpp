@@ -1,22 +1,8 @@
 #include "harness/tests/stages/claims.hpp"
+#include "decoding/claims.hpp"
 
 using namespace ladder;
 using namespace ladder::claims;
-
-namespace {
-
-Spec one_query(int batch, int n_k) {
-  return {.batch = batch,
-          .heads = 4,
-          .kv_heads = 1,
-          .n = 1,
-          .n_k = n_k,
-          .q_type = Element::bf16,
-          .kv_type = Element::bf16,
-          .o_type = Element::bf16};
-}
-
-}  // namespace
 
 CLAIM("one text has a share on each SM, where it had two, and leaves half as much to join") {
   const uint64_t SMS = 4, rows = 4, part = rows * (128 + 2) * 4, result = rows * (128 * 2 + 4);  // O and LSE

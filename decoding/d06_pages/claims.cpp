@@ -1,23 +1,13 @@
 #include "harness/tests/stages/claims.hpp"
+#include "decoding/claims.hpp"
 
 using namespace ladder;
 using namespace ladder::claims;
 
 namespace {
 
-Spec one_query(int batch, int n_k) {
-  return {.batch = batch,
-          .heads = 4,
-          .kv_heads = 1,
-          .n = 1,
-          .n_k = n_k,
-          .q_type = Element::bf16,
-          .kv_type = Element::bf16,
-          .o_type = Element::bf16};
-}
-
-Spec cache(int page) {
-  Spec spec = one_query(2, 1000);
+Spec two_lengths(int page) {
+  Spec spec = cache(2, 1000);
   spec.page = page;
   spec.lens_k = {.count = 2, .of = {1000, 300}};
   return spec;
@@ -26,7 +16,8 @@ Spec cache(int page) {
 }  // namespace
 
 CLAIM("pages cost two reads of the table for each key, a step of each share ahead, and no byte of K and V") {
-  const uint64_t more = counted(rung(), cache(64)).gmem_bytes_read - counted(rung(), cache(-1)).gmem_bytes_read;
+  const uint64_t more =
+      counted(rung(), two_lengths(64)).gmem_bytes_read - counted(rung(), two_lengths(-1)).gmem_bytes_read;
   const uint64_t keys = 1000 + 300, of_step = 128, shares = 4;
   CHECK(more >= 2 * 4 * keys);
   CHECK(more <= 2 * 4 * (keys + of_step * shares));

@@ -1,42 +1,27 @@
-#include "harness/stage.hpp"
-#include "harness/tiles.hpp"
+#include "harness/decoding.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// Without a mask, and of full sequences, what is multiplied: else a block's tiles are those of its rows.
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
   if (spec.keys() == 0) return {};
-  const uint64_t rows = spec.n * (spec.heads / spec.key_heads()), wide = rows > C::BR ? 2 : 1;  // of 16
-  const uint64_t joins = most_shares((spec.keys() + C::STEP - 1) / C::STEP) > 1 ? spec.batch_heads() * spec.n : 0;
-  const uint64_t tiles = (rows + wide * C::BR - 1) / (wide * C::BR) * spec.batch * spec.key_heads();
-  const uint64_t of_keys = (spec.keys() + C::STEP - 1) / C::STEP * C::WARPS;  // of a warp
-  const uint64_t blocks = ladder::min<uint64_t>(spec.multiprocessors, tiles * of_keys / C::WARPS);
-  ladder::Counts counts{.warps = blocks * C::WARPS + joins * JOIN_WARPS};
-  if (spec.causal || spec.left >= 0 || spec.right >= 0 || spec.lens_k.count > 0) return counts;
-  counts.mma = tiles * of_keys * wide * 2 * (C::BC / 8) * (HEAD_DIM / 16);
-  counts.ldmatrix = tiles * of_keys * 2 * (C::BC / 16) * (HEAD_DIM / 16);
-  return counts;
+  const ladder::decoding::Tiles<C> tiles(spec);
+  const uint64_t joins = most_shares(tiles.steps) > 1 ? spec.batch_heads() * spec.n : 0;
+  const uint64_t blocks = ladder::min<uint64_t>(spec.multiprocessors, tiles.count * tiles.steps);
+  return ladder::decoding::products<C>(spec, {.warps = blocks * C::WARPS + joins * JOIN_WARPS});
 }
 
 template <class C>
 uint64_t workspace_bytes(const ladder::Shape& spec) {
-  const int most = most_shares((spec.keys() + C::STEP - 1) / C::STEP);
-  return most <= 1 ? 0 : most * spec.batch_heads() * spec.n * (HEAD_DIM + 2) * sizeof(float);
+  return ladder::decoding::parts_bytes(spec, most_shares(ladder::decoding::Tiles<C>(spec).steps));
 }
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = ladder::accepts_any_d<typename C::Element>(
-      ladder::MODELS | ladder::WINDOW | ladder::CACHE | ladder::PAGES, HEAD_DIM);
-  rest.writes_lse = true;
+  rest = ladder::decoding::variant<C>(std::move(rest));
   rest.workspace_bytes = workspace_bytes<C>;
-  rest.from_first_key = true;
-  rest.few_rows = C::BR;  // with 32 rows d02 is faster
   rest.several = true;
-  rest.conflict_ways = 1.0;
-  rest.recorded = true;
   return ladder::make_variant<C>(run<C>, flash_attention<C, true>, predict<C>, std::move(rest));
 }
 

@@ -1,44 +1,32 @@
-#include "harness/stage.hpp"
-#include "harness/tiles.hpp"
+#include "harness/decoding.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// Without a mask, and of full sequences, what is multiplied: else a block's tiles are those of its rows.
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
   if (spec.keys() == 0) return {};
-  const uint64_t rows = spec.n * (spec.heads / spec.key_heads()), wide = rows > C::BR ? 2 : 1;  // of 16
+  const ladder::decoding::Tiles<C> tiles(spec);
   const uint64_t joins = decoding::most_shares<C>(spec.keys()) > 1 ? spec.batch_heads() * spec.n : 0;
-  const uint64_t tiles = (rows + wide * C::BR - 1) / (wide * C::BR) * spec.batch * spec.key_heads();
-  const uint64_t of_keys = (spec.keys() + C::STEP - 1) / C::STEP * C::WARPS;  // of a warp
-  const uint64_t blocks = ladder::min<uint64_t>(ladder::min<uint64_t>(spec.multiprocessors, decoding::MOST_BLOCKS),
-                                                tiles * of_keys / C::WARPS);
-  ladder::Counts counts{.warps = blocks * C::WARPS + joins * decoding::SHARE_WARPS};
-  if (spec.causal || spec.left >= 0 || spec.right >= 0 || spec.lens_k.count > 0) return counts;
-  counts.mma = tiles * of_keys * wide * 2 * (C::BC / 8) * (HEAD_DIM / 16);
-  counts.ldmatrix = tiles * of_keys * 2 * (C::BC / 16) * (HEAD_DIM / 16);
-  counts.ldmatrix += tiles * decoding::shares_of(of_keys / C::WARPS) * C::WARPS * wide * (HEAD_DIM / 16);  // Q
+  const uint64_t most = ladder::min<uint64_t>(spec.multiprocessors, decoding::MOST_BLOCKS);
+  const uint64_t blocks = ladder::min(most, tiles.count * tiles.steps);
+  ladder::Counts counts =
+      ladder::decoding::products<C>(spec, {.warps = blocks * C::WARPS + joins * decoding::SHARE_WARPS});
+  if (ladder::decoding::has_all_tiles(spec))
+    counts.ldmatrix += tiles.count * decoding::shares_of(tiles.steps) * C::WARPS * tiles.wide * (HEAD_DIM / 16);  // Q
   return counts;
 }
 
 template <class C>
 uint64_t workspace_bytes(const ladder::Shape& spec) {
-  const int most = decoding::most_shares<C>(spec.keys());
-  return most <= 1 ? 0 : most * spec.batch_heads() * spec.n * (HEAD_DIM + 2) * sizeof(float);
+  return ladder::decoding::parts_bytes(spec, decoding::most_shares<C>(spec.keys()));
 }
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = ladder::accepts_any_d<typename C::Element>(
-      ladder::MODELS | ladder::WINDOW | ladder::CACHE | ladder::PAGES, HEAD_DIM);
-  rest.writes_lse = true;
+  rest = ladder::decoding::variant<C>(std::move(rest));
   rest.workspace_bytes = workspace_bytes<C>;
-  rest.from_first_key = true;
-  rest.few_rows = C::BR;  // with 32 rows d02 is faster
   rest.several = true;
-  rest.conflict_ways = 1.0;
-  rest.recorded = true;
   return ladder::make_variant<C>(run<C>, flash_attention<C, true>, predict<C>, std::move(rest));
 }
 

@@ -131,68 +131,45 @@ struct Softmax {
   }
 };
 
+// What the thread that copies does, from beginning to end. Q, K and V are the rings of their tiles.
+template <class C>
+__device__ __forceinline__ void load(const ForwardParams& p, auto& work, const auto& Q, const auto& K, const auto& V,
+                                     const TensorMap& Q_map, const TensorMap& K_map, const TensorMap& V_map) {
+  constexpr int BR = C::BR, BC = C::BC;
+  // LOAD  A block brings its panel of a tile of K or V to both; the other brings its own here.
+  int head = 0, sequence = 0;
+  const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
+    ring.claim(tile);
+    const uint32_t panel = cluster_rank(), target = ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES;
+    cp_async_bulk_tensor_4d_multicast(target, map, panel * PANEL_COLS, (tile - work.first) * BC, head, sequence,
+                                      ring.full_of(tile), 0b11);
+  };
+  while (work.next()) {
+    Q.claim(work.round);
+    head = work.head % p.heads, sequence = work.head / p.heads;
+    for (int panel = 0; panel < PANELS; ++panel)
+      cp_async_bulk_tensor_4d(Q.tiles + Q.at(work.round) + panel * BR * PANEL_ROW_BYTES, Q_map, panel * PANEL_COLS,
+                              work.q_tile * BR, head, sequence, Q.full_of(work.round));
+    const int last = work.first + work.kv_tiles - 1;
+    for (int tile = work.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
+      if (tile <= last) request(K_map, K, tile);
+      if (tile > work.first) request(V_map, V, tile - 1);
+    }
+  }
+}
+
+// What a warpgroup does: QK of each tile of keys that its 64 queries see beside PV of the one before.
 template <class C, class Mask>
-__global__ void __launch_bounds__(C::THREADS, 1)
-    flash_attention(ForwardParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
-                    const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
-  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, BLOCKS = C::BLOCKS;
+__device__ __forceinline__ void attend(const ForwardParams& p, auto& work, const auto& Q, const auto& K, const auto& V,
+                                       const TensorMap& O_map, uint32_t warp) {
+  constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
   constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
-  static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
-  static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
-
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
-  constexpr uint32_t TILE_BYTES = BC * ROW_BYTES, Q_BYTES = BR * ROW_BYTES;
-  const uint32_t smem_Q = smem_base(), smem_K = smem_Q + 2 * Q_BYTES, smem_V = smem_K + STAGES * TILE_BYTES;
-  const uint32_t barriers = smem_V + STAGES * TILE_BYTES;
-  const Ring<STAGES, TILE_BYTES> K{barriers, smem_K}, V{K.end, smem_V};
-  const Ring<2, Q_BYTES> Q{V.end, smem_Q};  // by the round
-  smem_name(smem_Q, 2 * Q_BYTES, "Q", PANEL_ROW_BYTES);
-  smem_name(smem_K, STAGES * TILE_BYTES, "K", PANEL_ROW_BYTES);
-  smem_name(smem_V, STAGES * TILE_BYTES, "V", PANEL_ROW_BYTES);
-  smem_name(barriers, (4 * STAGES + 4) * 8, "barriers");
-  if (threadIdx.x == 0) {
-    K.init(BLOCKS * WARPS / 4);  // a warpgroup has read it
-    V.init(BLOCKS * WARPS / 4);
-    Q.init(WARPS);          // a warp has stored its O from there
-    fence_mbarrier_init();  // safe to name them to the copy engine, which knows them now
-  }
-  cluster_sync();  // safe to use the barriers, those of the other block, too
-  Schedule<C, Mask> work(p);
-
-  // LOAD  A block brings its panel of a tile of K or V to both; the other brings its own here.
-  if (warp >= WARPS) {
-    setmaxnreg_dec<PRODUCER_REGISTERS>();
-    int head = 0, sequence = 0;
-    const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
-      ring.claim(tile);
-      const uint32_t panel = cluster_rank(), target = ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES;
-      cp_async_bulk_tensor_4d_multicast(target, map, panel * PANEL_COLS, (tile - work.first) * BC, head, sequence,
-                                        ring.full_of(tile), 0b11);
-    };
-    if (threadIdx.x == WARPS * 32) {
-      while (work.next()) {
-        Q.claim(work.round);
-        head = work.head % p.heads, sequence = work.head / p.heads;
-        for (int panel = 0; panel < PANELS; ++panel)
-          cp_async_bulk_tensor_4d(smem_Q + Q.at(work.round) + panel * BR * PANEL_ROW_BYTES, Q_map, panel * PANEL_COLS,
-                                  work.q_tile * BR, head, sequence, Q.full_of(work.round));
-        const int last = work.first + work.kv_tiles - 1;
-        for (int tile = work.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
-          if (tile <= last) request(K_map, K, tile);
-          if (tile > work.first) request(V_map, V, tile - 1);
-        }
-      }
-    }
-    __syncwarp();    // the cluster's barrier takes whole warps
-    cluster_sync();  // safe to end: as below
-    return;
-  }
-  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
+  const uint32_t lane = threadIdx.x % 32, warpgroup = warp / 4;
 
   // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
-  const uint64_t Q_rows = wgmma_descriptor(smem_Q + warpgroup * 64 * PANEL_ROW_BYTES);
-  const uint64_t K_tiles = wgmma_descriptor(smem_K), V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
+  const uint64_t Q_rows = wgmma_descriptor(Q.tiles + warpgroup * 64 * PANEL_ROW_BYTES);
+  const uint64_t K_tiles = wgmma_descriptor(K.tiles), V_tiles = wgmma_descriptor(V.tiles, BC * PANEL_ROW_BYTES);
   Softmax<Element, BC> softmax = {};
   softmax.scale_log2 = p.softmax_scale * LOG2E;
   using Weights = typename Softmax<Element, BC>::Weights;
@@ -230,7 +207,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     V.wait_full(tile);
     wgmma_fence(O_frag, P_frag);
     // PV  Like QK; but P comes from registers.
-    issue_PV<Element>(O_frag, P_frag, V_here, tile > work.first);
+    issue_PV<Element>(O_frag, P_frag, V_here, tile > work.first);  // the first overwrites O
     wgmma_commit();
   };
   const auto step = [&](int tile, Weights P_before, Weights P_here, bool is_masked = false) {
@@ -265,7 +242,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   };
   const auto store = [&] {
     // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them.
-    const uint32_t warp_O = smem_Q + Q.at(done.round) + warp * 16 * PANEL_ROW_BYTES;
+    const uint32_t warp_O = Q.tiles + Q.at(done.round) + warp * 16 * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
     store_scaled<Element, BR, Mask::GROWS>(lane_O, O_frag, normalise);
     fence_proxy_async_shared();  // the copy engine will find what this lane has stored
@@ -332,6 +309,44 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   store();
   let_pass(work.first);
   release_Q(done.round);
+}
+
+template <class C, class Mask>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    flash_attention(ForwardParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
+                    const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, BLOCKS = C::BLOCKS;
+  static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
+  static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
+
+  const uint32_t warp = threadIdx.x / 32;
+  constexpr uint32_t TILE_BYTES = BC * ROW_BYTES, Q_BYTES = BR * ROW_BYTES;
+  const uint32_t smem_Q = smem_base(), smem_K = smem_Q + 2 * Q_BYTES, smem_V = smem_K + STAGES * TILE_BYTES;
+  const uint32_t barriers = smem_V + STAGES * TILE_BYTES;
+  const Ring<STAGES, TILE_BYTES> K{barriers, smem_K}, V{K.end, smem_V};
+  const Ring<2, Q_BYTES> Q{V.end, smem_Q};  // by the round
+  smem_name(smem_Q, 2 * Q_BYTES, "Q", PANEL_ROW_BYTES);
+  smem_name(smem_K, STAGES * TILE_BYTES, "K", PANEL_ROW_BYTES);
+  smem_name(smem_V, STAGES * TILE_BYTES, "V", PANEL_ROW_BYTES);
+  smem_name(barriers, (4 * STAGES + 4) * 8, "barriers");
+  if (threadIdx.x == 0) {
+    K.init(BLOCKS * WARPS / 4);  // a warpgroup has read it
+    V.init(BLOCKS * WARPS / 4);
+    Q.init(WARPS);          // a warp has stored its O from there
+    fence_mbarrier_init();  // safe to name them to the copy engine, which knows them now
+  }
+  cluster_sync();  // safe to use the barriers, those of the other block, too
+  Schedule<C, Mask> work(p);
+
+  if (warp >= WARPS) {
+    setmaxnreg_dec<PRODUCER_REGISTERS>();
+    if (threadIdx.x == WARPS * 32) load<C>(p, work, Q, K, V, Q_map, K_map, V_map);
+    __syncwarp();    // the cluster's barrier takes whole warps
+    cluster_sync();  // safe to end: as below
+    return;
+  }
+  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
+  attend<C, Mask>(p, work, Q, K, V, O_map, warp);
   cluster_sync();  // safe to end: the other block does not copy here, nor arrive, any more
 }
 
