@@ -39,13 +39,7 @@ inline uint64_t parts_bytes(const Shape& spec, int shares) {
 
 template <class C>
 Variant variant(Variant rest, uint32_t more_features = CACHE | PAGES) {
-  rest.accepts = {.features = CAUSAL | TAILS | CROSS | STRIDES | GROUPED | WINDOW | more_features,
-                  .min_d = 8,
-                  .max_d = HEAD_DIM,
-                  .d_step = 8,
-                  .q = element_of<typename C::Element>,
-                  .kv = element_of<typename C::Element>,
-                  .o = element_of<typename C::Element>};
+  rest.accepts = accepts_any_d<typename C::Element>(MODELS | WINDOW | more_features, HEAD_DIM);
   rest.writes_lse = true;
   rest.from_first_key = true;
   rest.few_rows = C::BR;  // with 32 rows d02 is faster

@@ -1,43 +1,24 @@
-#include "harness/stage.hpp"
-#include "harness/tiles.hpp"
+#include "harness/decoding.hpp"
 #include "kernel.cuh"
 
 namespace {
 
 template <class C>
-uint64_t tiles_of_rows(const ladder::Shape& spec) {
-  return (spec.n * (spec.heads / spec.key_heads()) + C::BR - 1) / C::BR;
-}
-
-// Without a mask, and of full sequences: else a block's tiles are those of its rows.
-template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
-  if (spec.causal || spec.left >= 0 || spec.right >= 0 || spec.lens_k.count > 0) return {};
-  const uint64_t rows = spec.n * (spec.heads / spec.key_heads()), wide = rows > C::BR ? 2 : 1;  // of 16
-  const uint64_t tiles = (rows + wide * C::BR - 1) / (wide * C::BR) * spec.batch * spec.key_heads();
-  const uint64_t of_keys = (spec.keys() + C::STEP - 1) / C::STEP * C::WARPS;  // of a warp
-  return {.mma = tiles * of_keys * wide * 2 * (C::BC / 8) * (HEAD_DIM / 16),
-          .ldmatrix = tiles * of_keys * 2 * (C::BC / 16) * (HEAD_DIM / 16)};
+  return ladder::decoding::products<C>(spec);
 }
 
 template <class C>
 uint64_t workspace_bytes(const ladder::Shape& spec) {
-  const uint64_t tiles = tiles_of_rows<C>(spec) > 1 ? tiles_of_rows<typename C::Wide>(spec) : tiles_of_rows<C>(spec);
-  const uint64_t blocks = tiles * spec.batch * spec.key_heads();
+  const uint64_t blocks = ladder::decoding::Tiles<C>(spec).count;
   const int parts = blocks == 0 ? 1 : Shares::of<C>(blocks, spec.keys(), decoding::MOST_SHARES).parts();
-  return parts == 1 ? 0 : parts * spec.batch_heads() * spec.n * (HEAD_DIM + 2) * sizeof(float);
+  return ladder::decoding::parts_bytes(spec, parts);
 }
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = ladder::accepts_any_d<typename C::Element>(
-      ladder::MODELS | ladder::WINDOW | ladder::CACHE | ladder::PAGES, HEAD_DIM);
-  rest.writes_lse = true;
+  rest = ladder::decoding::variant<C>(std::move(rest));
   rest.workspace_bytes = workspace_bytes<C>;
-  rest.from_first_key = true;
-  rest.few_rows = C::BR;  // with 32 rows d02 is faster
-  rest.conflict_ways = 1.0;
-  rest.recorded = true;
   return ladder::make_variant<C>(run<C>, flash_attention<C, true>, predict<C>, std::move(rest));
 }
 

@@ -1,5 +1,4 @@
-#include "harness/stage.hpp"
-#include "harness/tiles.hpp"
+#include "harness/decoding.hpp"
 #include "kernel.cuh"
 
 namespace {
@@ -12,7 +11,7 @@ uint64_t tiles_of_rows(const ladder::Shape& spec) {
 // Without a mask, and of full sequences: else a block's tiles are those of its rows.
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
-  if (spec.causal || spec.left >= 0 || spec.right >= 0 || spec.lens_k.count > 0) return {};
+  if (!ladder::decoding::has_all_tiles(spec)) return {};
   using Wide = typename C::Wide;
   const uint64_t heads = spec.batch * spec.key_heads();
   if (tiles_of_rows<C>(spec) > 1) {
@@ -33,15 +32,10 @@ uint64_t workspace_bytes(const ladder::Shape& spec) {
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = ladder::accepts_any_d<typename C::Element>(
-      ladder::MODELS | ladder::WINDOW | ladder::CACHE | ladder::PAGES | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK,
-      HEAD_DIM);
-  rest.writes_lse = true;
+  rest = ladder::decoding::variant<C>(std::move(rest),
+                                      ladder::CACHE | ladder::PAGES | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK);
   rest.workspace_bytes = workspace_bytes<C>;
-  rest.from_first_key = true;
   rest.few_rows = C::Wide::BR;
-  rest.conflict_ways = 1.0;
-  rest.recorded = true;
   return ladder::make_variant<C>(run<C>, flash_attention<C, true>, predict<C>, std::move(rest));
 }
 

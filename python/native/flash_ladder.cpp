@@ -244,9 +244,11 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
     const int unasked = std::popcount(variant.accepts.features & ~needs(spec) &
                                       (WINDOW | SOFTCAP | ALIBI | INTERVALS | (for_few ? 0 : CACHE | PAGES))) +
                         (variant.same_bits && !wanted.same_bits);
-    const bool are_few_tiles = int64_t{spec.batch_heads()} * ((spec.n + 127) / 128) < variant.few_tiles;
-    const bool is_short = are_few_tiles && spec.causal && !(needs(spec) & WINDOW);
-    const int unfit = for_few ? (rows <= variant.few_rows ? 0 : 3) : is_short ? 1 : 2;
+    const int64_t tiles = int64_t{spec.batch_heads()} * ((spec.n + 127) / 128);
+    const bool is_short = tiles < variant.few_tiles && spec.causal && !(needs(spec) & WINDOW);
+    // Of few tiles of many keys, too, a tile of 64 rows finds more SMs than one of 128: so it was with 512 queries beside 8192 keys.
+    const int64_t most_rows = spec.keys() >= 8 * spec.n && tiles <= 66 ? 16 * variant.few_rows : variant.few_rows;
+    const int unfit = for_few ? (rows <= most_rows ? 0 : 3) : is_short ? 1 : 2;
     return std::tuple(unfit, -rung.min_sm, !for_few && rung.max_sm == 0, rung.role == Role::lost,
                       variant.several != unequal, !variant.takes(STRIDES), columns,
                       variant.takes(BLOCKS) && !spec.blocks, unasked);
@@ -351,10 +353,9 @@ AppendParams append_params(const Arguments& arguments, int n) {
   const int of_16_bits = spec.has_scales() ? 2 : 1;  // of bytes two are copied at a time
   const auto strides = [&](const char* name) {
     const Arguments::Tensor* const found = arguments.find(name);
-    return found == nullptr
-               ? ForwardParams::Strides{}
-               : ForwardParams::Strides{found->strides[0] / of_16_bits, found->strides[1] / of_16_bits,
-                                        found->strides[2] / of_16_bits};
+    return found == nullptr ? ForwardParams::Strides{}
+                            : ForwardParams::Strides{found->strides[0] / of_16_bits, found->strides[1] / of_16_bits,
+                                                     found->strides[2] / of_16_bits};
   };
   const int page_size = std::max(spec.page, 1);
   return {.k = arguments.at("k"),
