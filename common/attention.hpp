@@ -98,9 +98,9 @@ struct IntervalParams : ScoreParams {
   const int *first, *end;  // [batch, n_q], contiguous; null where a query sees all of them
 };
 
-// And with a list of blocks of keys for each tile of 128 queries, who see no others. A block is `block_keys` keys, 64 or
-// a multiple of 128. In a list those stand first of which all of the tile's queries see all keys; of each other one a
-// stencil says who sees which: row r of it has a bit for each of 64 keys, in two words, the first keys' lowest.
+// And with a list of blocks of keys for each tile of 128 queries, who see no others. A block is `block_keys` keys, 64
+// or a multiple of 128. In a list those stand first of which all of the tile's queries see all keys; of each other one
+// a stencil says who sees which: row r of it has a bit for each of 64 keys, in two words, the first keys' lowest.
 struct BlockParams : ScoreParams {
   const int* lists;   // [.., .., tiles, most_blocks, 2]: a block's number, and that of the stencil of its first 64 keys
   const int* counts;  // [.., .., tiles, 2]: how many blocks, and how many of them are whole

@@ -739,7 +739,7 @@ inline void run_case(Device& device, const ladder::conformance::Case& test, cons
           ? tensor_map_4d_e4m3(device, reinterpret_cast<const e4m3*>(tensor), {128, ROWS_4D, 2, 2},
                                {256, 128, ROWS_4D * 256}, {128, BOX_ROWS_4D, 2, 1})
       : is_4d ? tensor_map_4d(device, tensor, {64, ROWS_4D, 2, 2}, {256, 128, ROWS_4D * 256}, {64, BOX_ROWS_4D, 2, 1})
-            : tensor_map_3d(device, tensor, {64, MAP_ROWS, 2}, {256, 128}, {64, BOX_ROWS, 2});
+              : tensor_map_3d(device, tensor, {64, MAP_ROWS, 2}, {256, 128}, {64, BOX_ROWS, 2});
   launch_clusters(device, map_kernel(test.primitive), grid, block, test.cluster, test.smem_bytes, map, out);
 }
 

@@ -90,8 +90,8 @@ bool takes_any_d(const Variant& variant) {
 // judged.
 Trial other_problem(const Variant& variant, Shape shape, uint64_t seed, int far_heads = 0, int known_heads = 0) {
   if (far_heads > 0) {
-    shape.pad = 0;                     // what lies behind each row of so many heads would be gigabytes
-    shape.alibi = shape.sink = false;  // numbers for each head are there for the known ones,
+    shape.pad = 0;                            // what lies behind each row of so many heads would be gigabytes
+    shape.alibi = shape.sink = false;         // numbers for each head are there for the known ones,
     shape.intervals = {}, shape.blocks = {};  // and intervals and lists for their sequences
   }
   if (takes_any_d(variant)) shape.d = variant.accepts.max_d - 1;

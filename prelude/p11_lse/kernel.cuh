@@ -80,8 +80,9 @@ __global__ void __launch_bounds__(C::THREADS) flash_attention(AttentionParams p)
     load_tile<BC, THREADS>(smem_V, V);
     __syncthreads();  // safe to read Q, K and V: every thread has stored its part
 
-    // QK    Key j of a lane is row eighth * 4 + (j / 4) * 32 + j % 4 of K. Eight lanes read the same chunk of eight rows,
-    //       which is swizzled. So all sum in the same order, and keys that are alike have one score, however large it is.
+    // QK    Key j of a lane is row eighth * 4 + (j / 4) * 32 + j % 4 of K. Eight lanes read the same chunk of eight
+    //       rows, which is swizzled. So all sum in the same order, and keys that are alike have one score, however
+    //       large it is.
     float S_part[ROWS][KEYS] = {};
 #pragma unroll 1
     for (int step = 0; step < ROW_CHUNKS; ++step) {

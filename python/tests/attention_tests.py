@@ -55,7 +55,7 @@ class Attention(unittest.TestCase):
             with self.subTest(n=n, kv=kv, d=d, **options):
                 self.check(q, k, v, **options)
                 self.assertEqual(flash_ladder.why(q, k, v, **options).rung[:3], rung)
-        for more in ({"n": 17, "kv": 1}, {"n": 1, "kv": 1, "d": 256}):  # more rows than a tile has, and columns
+        for more in ({"n": 40, "kv": 1}, {"n": 1, "kv": 1, "d": 256}):  # more rows than a tile has, beside few keys, and columns
             self.assertNotEqual(flash_ladder.why(*inputs(**({"n_k": 300, "h": 4} | more))).rung[0], "d")
 
     def test_a_rung_by_its_name_is_the_one_that_runs(self):

@@ -20,7 +20,8 @@ ALLOWED = 1.02  # times the fastest's time, to a whole percent
 BEHIND = {
     r"b=\d\d? h=32 kv=8 .*(cache|pages=\d+)": 1.14,  # of a cache the lengths are the device's. Where they are alike d06 is faster; where they are not d08, by four times
     r"b=1 h=32 kv=8 nq=1 nk=1024 d=128 .*": 1.05,  # a third of a microsecond before the first key is asked for: d05 knows less
-    r"b=8 h=32 kv=1 nq=1 nk=8192 d=128 .*": 1.03,  # as below: what d15 has to decide at its beginning
+    r"b=\d h=32 kv=1 nq=1 nk=8192 d=128 .*": 1.03,  # the same, beside d12
+    r"b=1 h=32 kv=1 nq=1 nk=65536 d=128 .*": 1.10,  # d16's text is faster there, and nowhere else; nobody knows why
     r"b=1 h=16 nq=512 nk=8192 d=128 (bf16|fp16)": 1.03,  # d12 is that much ahead of d15, which is d12 there
 }
 
