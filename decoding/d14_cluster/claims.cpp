@@ -24,5 +24,6 @@ CLAIM("up to eight shares leave nothing but O in the card's memory") {
   CHECK(rung().workspace_at(spec) == 0);
   CHECK(previous().workspace_at(spec) >= 8 * 4 * 130 * 4);
   CHECK(counted(rung(), spec).gmem_bytes_written == O_bytes + LSE_bytes);
-  CHECK(counted(previous(), spec).gmem_bytes_written >= O_bytes + LSE_bytes + 8 * 4 * 130 * 4);
+  CHECK(counted(previous(), spec).gmem_bytes_written >=
+        O_bytes + LSE_bytes + 4 * 4 * 130 * 4);  // four shares on four SMs
 }
