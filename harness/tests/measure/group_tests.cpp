@@ -127,7 +127,7 @@ class Emulated {
     Tensor tensor(ladder::tensor(name, spec.element, {1, 1, std::ssize(rows), spec.columns()}));
     for (size_t i = 0; i < rows.size(); ++i) {
       const auto from = outputs_[rows[i].output][name].bytes().subspan(
-          static_cast<size_t>(spec.index(rows[i].cell.unit, rows[i].cell.row)) * bytes_of(spec.element), row_bytes);
+          bytes_of(spec.element, spec.index(rows[i].cell.unit, rows[i].cell.row)), row_bytes);
       std::ranges::copy(from, tensor.bytes().begin() + static_cast<std::ptrdiff_t>(i * row_bytes));
     }
     return tensor;
