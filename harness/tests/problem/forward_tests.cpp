@@ -220,8 +220,7 @@ class View {
   explicit operator bool() const { return memory_ != nullptr; }
   std::byte* at(int64_t sequence, int64_t head, int64_t row, int64_t column) const {
     const auto& [of_sequence, of_head, of_row] = strides_of_->strides;
-    return memory_ +
-           (sequence * of_sequence + head * of_head + row * of_row + column) * static_cast<int64_t>(bytes_of(element_));
+    return memory_ + bytes_of(element_, sequence * of_sequence + head * of_head + row * of_row + column);
   }
   double get(int64_t sequence, int64_t head, int64_t row, int64_t column) const {
     return info(element_).to(at(sequence, head, row, column));
