@@ -58,7 +58,6 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
   const uint32_t warp_Q = smem_Q + warp * M_TILES * 16 * ROW_BYTES;
 
   const float scale_log2 = p.softmax_scale * LOG2E;  // exp(s * softmax_scale) = 2^(s * scale_log2)
-  const float huge_S = HUGE_SCORE / scale_log2;
   float O_frag[M_TILES][PV_N_TILES][4] = {};  // FragmentC: registers 0, 1 belong to one row, 2, 3 to the row 8 below
   float row_max[M_TILES][2], row_sum[M_TILES][2] = {};  // [group][lane_row]: a lane has a share of two rows per group
   for (int group = 0; group < M_TILES; ++group) row_max[group][0] = row_max[group][1] = -INFINITY;
@@ -99,27 +98,30 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
     }
 
     // SOFTMAX  A row's scores are spread over 4 neighbouring lanes, so two exchanges complete a maximum or a sum.
-    float scale = scale_log2, lane_max[M_TILES][2];
+    float scale = scale_log2, new_max[M_TILES][2];  // in log2 units
     bool huge = false;
 #pragma unroll
     for (int group = 0; group < M_TILES; ++group) {
       for (int lane_row = 0; lane_row < 2; ++lane_row) {
-        float largest = -INFINITY;
+        float tile_max = -INFINITY;
         for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
           const float low = S_frag[group][key_tile][2 * lane_row], high = S_frag[group][key_tile][2 * lane_row + 1];
-          largest = fmaxf(largest, fmaxf(low, high));
+          tile_max = fmaxf(tile_max, fmaxf(low, high));
         }
-        lane_max[group][lane_row] = largest;
-        huge |= fabsf(largest) > huge_S || fabsf(row_max[group][lane_row]) > HUGE_SCORE;
+        tile_max = fmaxf(tile_max, shfl_xor(tile_max, 1));
+        tile_max = fmaxf(tile_max, shfl_xor(tile_max, 2));
+
+        new_max[group][lane_row] = fmaxf(row_max[group][lane_row], tile_max * scale_log2);
+        huge |= fabsf(new_max[group][lane_row]) > HUGE_SCORE;
       }
     }
-    if (vote_any(huge)) {  // and in the first tile: products are rounded, which S * scale - row_max leaves out (05)
+    if (huge) {  // S * scale - row_max is one instruction, and rounds no product: 05 tells. Here each is rounded.
 #pragma unroll
       for (int group = 0; group < M_TILES; ++group) {
         for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-          for (float& S : S_frag[group][key_tile]) S = fminf(S * scale_log2, 0x1.fffffep127f);
+          for (int i = 0; i < 4; ++i)
+            S_frag[group][key_tile][i] = fminf(S_frag[group][key_tile][i] * scale_log2, new_max[group][i / 2]);
         }
-        for (float& largest : lane_max[group]) largest *= scale_log2;
       }
       scale = 1;
     }
@@ -127,18 +129,13 @@ __global__ void __launch_bounds__(C::THREADS, 2) flash_attention(AttentionParams
 #pragma unroll
     for (int group = 0; group < M_TILES; ++group) {
       for (int lane_row = 0; lane_row < 2; ++lane_row) {
-        float tile_max = lane_max[group][lane_row];
-        tile_max = fmaxf(tile_max, shfl_xor(tile_max, 1));
-        tile_max = fmaxf(tile_max, shfl_xor(tile_max, 2));
-
-        const float new_max = fmaxf(row_max[group][lane_row], tile_max * scale);  // row_max is in log2 units
-        const float correction = ex2_approx(row_max[group][lane_row] - new_max);  // <= 1; 0 on the first tile
-        row_max[group][lane_row] = new_max;
+        const float correction = ex2_approx(row_max[group][lane_row] - new_max[group][lane_row]);  // 0 at first
+        row_max[group][lane_row] = new_max[group][lane_row];
 
         float tile_sum = 0.0f;
         for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-          const float low = ex2_approx(S_frag[group][key_tile][2 * lane_row] * scale - new_max);
-          const float high = ex2_approx(S_frag[group][key_tile][2 * lane_row + 1] * scale - new_max);
+          const float low = ex2_approx(S_frag[group][key_tile][2 * lane_row] * scale - row_max[group][lane_row]);
+          const float high = ex2_approx(S_frag[group][key_tile][2 * lane_row + 1] * scale - row_max[group][lane_row]);
           S_frag[group][key_tile][2 * lane_row] = low;
           S_frag[group][key_tile][2 * lane_row + 1] = high;
           tile_sum += low + high;

@@ -20,8 +20,6 @@ ladder::Counts predict(const ladder::Shape& shape) {
           // V[tile] is on its way under the softmax, K[tile + 1] is not.
           .exponentials_under_copies = tiles * BC * 16 * (BR / WARPS / 16) * (BC / 2 + 2),
           .shuffles = pairs * 2 * 4,              // two rows, two exchanges for the maximum and two for the sum
-          .votes = warp_tiles,                    // has a lane met a huge score?
-          .yes_votes = blocks * WARPS,            // in the first tile
           .exponentials = pairs * 16 * (BC + 4),  // weights; a correction in each of a row's four lanes
           .barriers = tiles * 2,
           .gmem_accesses = blocks * BR * ROW_BYTES / 4,

@@ -26,6 +26,7 @@ uint64_t workspace_bytes(const ladder::Shape& spec) {
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest = ladder::decoding::variant<C>(std::move(rest));
+  rest.conflict_ways = 0;
   rest.workspace_bytes = workspace_bytes<C>;
   return ladder::make_variant<C>(run<C>, flash_attention<C, true>, predict<C>, std::move(rest));
 }
@@ -48,6 +49,7 @@ const ladder::Registration registration({
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma in f16 or bf16, cp.async, shfl, griddepcontrol, 209 KiB of shared memory",
+    .resources = {{.sm = 90, .registers = 255, .spill_bytes = 0}},
     .variants = {variant<Config<bf16, 64, 64, 2, 3>>(), variant<Config<f16, 64, 64, 2, 3>>({.label = "f16"})},
 });
 

@@ -26,6 +26,9 @@ const ladder::Registration registration({
     .name = "d14_cluster",
     .previous = "d06_pages",
     .role = ladder::Role::lost,
+    .more_lines = {ladder::MoreLines::other,
+                   "Where a block leaves what it has found is the idea, so what d06 says as a part, a block's way from "
+                   "its rows to its share, is written out."},
     .idea = "Blocks that share a sequence's keys are a cluster: each puts what it has found into the shared memory of "
             "the block that joins the row. Up to eight shares need no second launch, and no workspace.",
     .limit = "In d06_pages what the shares have found goes through the memory of the card to a second launch, which "

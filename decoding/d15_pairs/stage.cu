@@ -33,6 +33,7 @@ uint64_t workspace_bytes(const ladder::Shape& spec) {
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest = ladder::decoding::variant<C>(std::move(rest));
+  rest.conflict_ways = 0;
   rest.workspace_bytes = workspace_bytes<C>;
   rest.few_rows = C::Wide::BR;
   return ladder::make_variant<C>(run<C>, flash_attention<C, true>, predict<C>, std::move(rest));
@@ -42,6 +43,9 @@ const ladder::Registration registration({
     .name = "d15_pairs",
     .previous = "d14_cluster",
     .role = ladder::Role::branch,
+    .more_lines =
+        {ladder::MoreLines::other,
+         "The second tile comes in beside the first, and the two ends of a row, here or in another launch, part."},
     .idea = "Two blocks that share keys are a cluster, for which every card has room, and join in shared memory, "
             "whichever tile they have: 16 rows for each warp, or 64 for each warpgroup.",
     .limit = "In d14_cluster eight blocks are a cluster, and not everywhere has a GPC room for two of them; of more "
@@ -56,6 +60,7 @@ const ladder::Registration registration({
     .max_sm = 90,
     .needs =
         "mma.m16n8k16 and wgmma in f16 or bf16, cp.async, shfl, griddepcontrol, clusters, 209 KiB of shared memory",
+    .resources = {{.sm = 90, .registers = 255, .spill_bytes = 0}},
     .variants = {variant<Config<bf16, 2>>(), variant<Config<f16, 2>>({.label = "f16"})},
 });
 

@@ -34,6 +34,7 @@ template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest = ladder::decoding::variant<C>(std::move(rest),
                                       ladder::CACHE | ladder::PAGES | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK);
+  rest.conflict_ways = 0;
   rest.workspace_bytes = workspace_bytes<C>;
   rest.few_rows = C::Wide::BR;
   return ladder::make_variant<C>(run<C>, flash_attention<C, true>, predict<C>, std::move(rest));
@@ -43,6 +44,7 @@ const ladder::Registration registration({
     .name = "d16_functions",
     .previous = "d15_pairs",
     .role = ladder::Role::branch,
+    .more_lines = {ladder::MoreLines::other, "Three functions of a score are three things, each of a few lines."},
     .idea =
         "What models do to a score before the softmax, they do where they write, too: a softcap, ALiBi, and a sink, "
         "which only the first share adds.",
@@ -58,6 +60,7 @@ const ladder::Registration registration({
     .max_sm = 90,
     .needs =
         "mma.m16n8k16 and wgmma in f16 or bf16, cp.async, shfl, griddepcontrol, clusters, 209 KiB of shared memory",
+    .resources = {{.sm = 90, .registers = 255, .spill_bytes = 0}},
     .variants = {variant<Config<bf16, 2>>(), variant<Config<f16, 2>>({.label = "f16"})},
 });
 
