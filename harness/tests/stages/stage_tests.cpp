@@ -178,7 +178,8 @@ TEST_CASE(
         }
         INFO(rung->name << ": " << rung->variants[0].label << " against " << variant.label);
         const Reference& reference = of_variant.reference;
-        if (!causal && of_variant.shape.d == shape.d && of_variant.shape.q_type == shape.q_type)
+        if (!causal && of_variant.shape.d == shape.d && of_variant.shape.q_type == shape.q_type &&
+            of_variant.shape.kv_type == shape.kv_type)
           CHECK(largest_difference(first[0].output, results[0].output) <=
                 std::max(reference.tolerance(0), reference.tolerance(1)));
       }
@@ -238,7 +239,8 @@ TEST_CASE("the first and the last blocks of a grid are right, and they alone run
       INFO(reasons(result));
       CHECK(result.ok);
       CHECK(result.counters->gmem_bytes_written > 0);
-      if (variant.tile.br == 0 || variant.workspace_at(shape) > 0) continue;
+      // Of few rows a larger tile may be a head's only one, and all heads are ends of the grid.
+      if (variant.tile.br == 0 || variant.workspace_at(shape) > 0 || variant.few_rows > 0) continue;
       const auto all = static_cast<uint64_t>(shape.elements()) * sizeof(f16);
       CHECK(result.counters->gmem_bytes_written < all);
     }
