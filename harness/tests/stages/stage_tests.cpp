@@ -232,6 +232,8 @@ TEST_CASE("the first and the last blocks of a grid are right, and they alone run
     Shape shape = small(*rung, 4);
     if (variant.workspace_at(shape) > 0)
       shape.heads = 2;  // which lets all blocks run: the heads between tell nothing new
+    else if (variant.few_rows > 0)
+      shape.heads = 16;  // a larger tile may be a head's only one: of four heads all would be ends
     shape.n = odd_tiles(variant);
     Problem problem = make_question(shape, kinds, 3);
     problem.ends_only = true;
@@ -239,8 +241,7 @@ TEST_CASE("the first and the last blocks of a grid are right, and they alone run
       INFO(reasons(result));
       CHECK(result.ok);
       CHECK(result.counters->gmem_bytes_written > 0);
-      // Of few rows a larger tile may be a head's only one, and all heads are ends of the grid.
-      if (variant.tile.br == 0 || variant.workspace_at(shape) > 0 || variant.few_rows > 0) continue;
+      if (variant.tile.br == 0 || variant.workspace_at(shape) > 0) continue;
       const auto all = static_cast<uint64_t>(shape.elements()) * sizeof(f16);
       CHECK(result.counters->gmem_bytes_written < all);
     }
