@@ -15,12 +15,12 @@ class Gradients(FlashAttnContestant):
     FEATURES = {"causal", "grouped", "cross", "window", "varlen", "backward"}
     OUTPUT = "dQ"
 
-    def __init__(self, request, name="fa3_bwd", deterministic=False):
+    def __init__(self, request, name="fa3_bwd", deterministic=False, find=lambda: (None, load_extension())):
         self.deterministic = deterministic
         require_gpu()
         if "backward" not in request.get("features", []):
             raise Refusal("gradients alone here")
-        super().__init__(request, name, find=lambda: (None, load_extension()))
+        super().__init__(request, name, find)
 
     def take(self, request):
         super().take(request)

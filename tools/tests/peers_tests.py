@@ -88,6 +88,30 @@ class Peers(unittest.TestCase):
             answer, = self.answers(peer, REQUEST, torch=TORCH.format(gpu=True), **{module: ABSENT})
             self.assertEqual(answer, {"ok": False, "reason": f"no {module}: none here{more}"})
 
+    def test_flash_attention_4(self) -> None:
+        for peer in ("fa4", "fa4_bwd", "fa4_bwd_inorder"):
+            answer, = self.answers(f"{peer}.py", {**REQUEST, "features": ["backward"] * ("bwd" in peer)}, torch=self.fake_torch(), flash_attn=ABSENT)
+            self.assertEqual(answer, {"ok": False, "reason": "no flash-attn-4: none here"})
+        metadata = self.folder / "flash_attn_4-4.0.0b36.dist-info/METADATA"
+        metadata.parent.mkdir()
+        metadata.write_text("Metadata-Version: 2.1\nName: flash-attn-4\nVersion: 4.0.0b36\n")
+        package = {"flash_attn": "", "flash_attn/cute": "import torch\ndef flash_attn_func(*tensors, softmax_scale, causal, window_size):\n"
+                   "    torch.say(module=[len(tensors), softmax_scale, causal, window_size])\n    return tensors[0], None\n",
+                   "flash_attn/cute/interface": "import torch\ndef _flash_attn_bwd(*tensors, dq, dk, dv, **options):\n"
+                   "    torch.say(bwd=[len(tensors), options])\n"}
+        for causal, window, asked in ((True, [255, 0], [255, 0]), (False, [-1, -1], [None, None])):
+            request = {**REQUEST, "causal": causal, "window": window, "features": ["window"]}
+            answer, = self.answers("fa4.py", request, torch=self.fake_torch(), **package)
+            self.assertEqual(answer, {"ok": True, "protocol": 3, "name": "fa4", "version": "flash-attn-4 4.0.0b36, pytorch stub"})
+            self.assertEqual(self.said(), [{"module": [3, REQUEST["softmax_scale"], causal, asked]}])
+        files = {**dict.fromkeys(("O", "LSE", "dO"), "file"), "dQ": "here"}
+        request = {**REQUEST, "features": ["backward"], "tensors": {**REQUEST["tensors"], **files}}
+        for peer, deterministic in (("fa4_bwd", False), ("fa4_bwd_inorder", True)):
+            answer, = self.answers(f"{peer}.py", request, torch=self.fake_torch(), **package)
+            self.assertEqual((answer["ok"], answer["name"]), (True, peer), answer)
+            options = {"softmax_scale": REQUEST["softmax_scale"], "causal": False, "window_size_left": None, "window_size_right": None}
+            self.assertIn({"bwd": [6, {**options, "deterministic": deterministic}]}, self.said())
+
     def test_flash_attn_packages_are_called(self) -> None:
         package = "import torch\n__version__ = '3.1'\ndef flash_attn_func(*tensors, softmax_scale, causal, window_size):\n" \
                   "    torch.say(module=[len(tensors), softmax_scale, causal, window_size])\n    return tensors[0], None\n"
