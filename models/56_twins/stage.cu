@@ -13,7 +13,7 @@ ladder::Counts predict(const ladder::Launched& spec) {
   const uint64_t pairs = walks.tiles * C::WARPS / 4,
                  first = walks.queries * C::WARPS / 4;  // of each tile of queries the first tile of keys
   const uint64_t blocks = has_twins ? ladder::min<uint64_t>(walks.queries, spec.multiprocessors / 2 * 2) : walks.blocks;
-  return {.wgmma = pairs * (HEAD_DIM / 16 + C::BC / 16),         // QK by slices of d, PV by slices of keys
+  return {.wgmma = pairs * (C::COLUMNS / 16 + C::BC / 16),       // QK by slices of d, PV by slices of keys
           .wgmma_left_running = (pairs - first) * (C::BC / 16),  // PV, but of the last tile
           .yes_votes = ladder::NONE,                             // a first maximum is looked for, and changes nothing
           .barriers = 2 * blocks + first};                       // of the cluster, and one of a warpgroup
@@ -21,7 +21,8 @@ ladder::Counts predict(const ladder::Launched& spec) {
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = ladder::accepts_any_d<typename C::Element>(ladder::MODELS | ladder::SINK, HEAD_DIM);
+  rest.accepts = ladder::accepts_any_d<typename C::Element>(ladder::MODELS | ladder::SINK, C::COLUMNS,
+                                                            C::COLUMNS < HEAD_DIM ? 8 : 104);
   rest.writes_lse = true;
   rest.from_first_key = true;
   rest.recorded = true;
@@ -47,7 +48,9 @@ const ladder::Registration registration({
     .max_sm = 90,
     .needs = "wgmma, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 168, .spill_bytes = 0}},
-    .variants = {variant<Config<bf16, 128, 128, 8, 2>>(), variant<Config<f16, 128, 128, 8, 2>>({.label = "f16"})},
+    .variants = {variant<Config<bf16, 128, 128, 8, 2>>(), variant<Config<f16, 128, 128, 8, 2>>({.label = "f16"}),
+                 variant<Config<bf16, 128, 128, 8, 2, 96>>({.label = "d <= 96"}),
+                 variant<Config<f16, 128, 128, 8, 2, 96>>({.label = "f16, d <= 96"})},
 });
 
 }  // namespace
