@@ -275,6 +275,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
       for (int slice = 0; slice < PV_K_TILES; ++slice)
         for (int i = 0; i < 4; ++i) P_even[slice][i] = P_odd[slice][i];
     }
+    __syncwarp();  // for ptxas: as above
   }
   const auto finish = [&](Weights P_last) {
     start_PV(end - 1, P_last, end - 1 == begin);

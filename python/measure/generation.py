@@ -12,6 +12,7 @@ import argparse
 import csv
 import datetime
 import gc
+import inspect
 import random
 import statistics
 import sys
@@ -33,6 +34,7 @@ SIZES = dict(vocab_size=128256, hidden_size=4096, intermediate_size=14336, num_h
 TINY = dict(vocab_size=128, hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1)
 ROOM = 64  # of the cache, behind the tokens that are there
 KEPT_FREE = 6 << 30  # bytes, for whatever a step needs
+CACHE = "past_key_values" if "past_key_values" in inspect.signature(transformers.LlamaForCausalLM.forward).parameters else "cache"  # its name
 NAMES = {"sdpa": "sdpa", "flash_ladder": flash_ladder.transformers.NAME, "fa3": "fa3"}
 
 
@@ -40,7 +42,7 @@ def fa3(module, query, key, value, attention_mask, scaling=None, **others):
     """FlashAttention-3 of xformers; the mask says how many keys each sequence has, as flash_ladder's does."""
     q, k, v = (each.transpose(1, 2) for each in (query, key, value))
     given = list(fa3_peer.NOT_GIVEN)
-    given[8] = attention_mask.view(-1)
+    given[8] = attention_mask.view(-1).int()
     attention_chunk, _, *rest = fa3_peer.DEFAULTS
     rest[2] = 0  # it chooses the number of splits
     return torch.ops.flash_attn_3.fwd(q, k, v, *given, scaling, False, -1, -1, attention_chunk, 0.0, *rest)[0], None
@@ -88,7 +90,7 @@ class Case:
             layer.cumulative_length.fill_(self.tokens)
 
     def step(self) -> torch.Tensor:
-        logits = self.model(self.token, cache=self.cache, use_cache=True, logits_to_keep=1).logits
+        logits = self.model(self.token, **{CACHE: self.cache}, use_cache=True, logits_to_keep=1).logits
         self.token.copy_(logits[:, -1:].argmax(-1))
         return logits
 
