@@ -1,6 +1,6 @@
-#include "harness/stage.hpp"
-#include "harness/tiles.hpp"
-#include "harness/walk.hpp"
+#include "harness/stages/stage.hpp"
+#include "harness/stages/tiles.hpp"
+#include "harness/stages/walk.hpp"
 #include "kernel.cuh"
 
 namespace {

@@ -1,7 +1,7 @@
 
 #include "common/emulator/emulator.hpp"
-#include "harness/stage.hpp"
-#include "harness/tiles.hpp"
+#include "harness/stages/stage.hpp"
+#include "harness/stages/tiles.hpp"
 #include "kernel.cuh"
 
 namespace {
