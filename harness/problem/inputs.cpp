@@ -9,12 +9,12 @@
 #include <numbers>
 
 #include "harness/base/parallel.hpp"
-#include "harness/intervals.hpp"
 #include "harness/problem/formula.hpp"
 #include "harness/problem/lists.hpp"
 #include "harness/problem/normals.hpp"
 #include "harness/problem/reference.hpp"
 #include "harness/problem/trained.hpp"
+#include "harness/stages/intervals.hpp"
 
 namespace ladder {
 namespace {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "harness/base/parallel.hpp"
-#include "harness/blocks.hpp"
+#include "harness/stages/blocks.hpp"
 
 namespace ladder {
 namespace {

@@ -1,31 +1,25 @@
-#include "harness/stage.hpp"
-#include "harness/tiles.hpp"
+#include "harness/stages/models.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// Products are counted per warpgroup, 64 queries, and tile of keys.
+// A pair of blocks takes a tile of queries of each of two heads, one by one, or two tiles of one head.
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
-  // A pair of blocks takes a tile of queries of each of two heads, one by one, or two tiles of one head.
-  const bool has_twins = spec.causal && spec.heads / spec.key_heads() % 2 == 0;
-  const ladder::Forward walks(spec, C::BR, C::BC, has_twins ? 1 : 2, spec.causal && !has_twins);
-  const uint64_t pairs = walks.tiles * C::WARPS / 4, tiles_of_queries = walks.queries * C::WARPS / 4;
-  const uint64_t blocks = has_twins ? ladder::min<uint64_t>(walks.queries, spec.multiprocessors / 2 * 2) : walks.blocks;
-  return {.wgmma = pairs * (C::COLUMNS / 16 + C::BC / 16),  // QK by slices of d, PV by slices of keys
-          // PV, but of a block's last tile of all
-          .wgmma_left_running = (pairs - blocks * C::WARPS / 4) * (C::BC / 16),
-          .yes_votes = ladder::NONE,                   // a first maximum is looked for, and changes nothing
-          .barriers = 2 * blocks + tiles_of_queries};  // of the cluster, and one of a warpgroup
+  ladder::Forward walks = ladder::models::in_pairs<C>(spec);
+  if (spec.causal && spec.heads / spec.key_heads() % 2 == 0) {
+    walks = {spec, C::BR, C::BC};
+    walks.blocks = ladder::min<uint64_t>(walks.queries, spec.multiprocessors / 2 * 2);
+  }
+  ladder::Counts counts = ladder::models::products<C>(C::COLUMNS, walks);
+  counts.wgmma_left_running = (walks.tiles - walks.blocks) * C::WARPS / 4 * (C::BC / 16);  // PV, but a block's last
+  return counts;
 }
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = ladder::accepts_any_d<typename C::Element>(ladder::MODELS | ladder::SINK, C::COLUMNS,
-                                                            C::COLUMNS < HEAD_DIM ? 8 : 104);
-  rest.writes_lse = true;
-  rest.from_first_key = true;
-  rest.recorded = true;
+  rest = ladder::models::variant<typename C::Element>(std::move(rest), ladder::MODELS | ladder::SINK, C::COLUMNS,
+                                                      C::COLUMNS < HEAD_DIM ? 8 : 104);
   return ladder::make_variant<C>(run<C>, flash_attention<C, NoMask>, predict<C>, std::move(rest));
 }
 

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "harness/blocks.hpp"
 #include "harness/problem/lists.hpp"
 #include "harness/problem/spec.hpp"
+#include "harness/stages/blocks.hpp"
 
 namespace ladder {
 namespace {

@@ -1,4 +1,4 @@
-#include "harness/rung.hpp"
+#include "harness/stages/rung.hpp"
 
 #include <fmt/format.h>
 
