@@ -255,11 +255,21 @@ struct RowSolver {
       plain_sum += S_f32[j];
     }
     for (int64_t c = 0; c < d; ++c) half_steps[c] = half_step(spec.o_type, exact[c]);
-    const Staleness staleness = staleness_of(multiplied, query);
+    Staleness staleness = staleness_of(multiplied, query);
+    // With a scale the largest weight of a part of the keys is no 1 that is exact any more, and of alike scales all parts' are wrong alike.
+    // So once each of 32 keys has a maximum of its own.
+    constexpr int64_t PART = 32;
+    std::vector<float> largest_of_part(static_cast<size_t>(of_keys ? (keys + PART - 1) / PART : 0), 0x1p-126f);
+    for (int64_t j = 0; of_keys && j < keys; ++j)
+      largest_of_part[j / PART] = std::max(largest_of_part[j / PART], S_f32[j]);
+    if (of_keys) staleness.back() = 1;
     for (size_t i = 0; i < staleness.size(); ++i) {
+      const bool in_parts = of_keys && i + 1 == staleness.size();
       for (int64_t j = 0; j < keys; ++j) P[j] = S_f32[j] * staleness[i];
+      for (int64_t j = 0; in_parts && j < keys; ++j) P[j] /= largest_of_part[j / PART];
       scale_keys(P, head.V_scales);
       info(multiplied).round({P.data(), size_t(keys)});
+      for (int64_t j = 0; in_parts && j < keys; ++j) P[j] *= largest_of_part[j / PART];
       std::fill(plain.begin(), plain.end(), 0.0f);
       add_values(P, plain.data());
       for (float& value : plain) value = value * static_cast<float>(head.V_scale) / (plain_sum * staleness[i]);
