@@ -22,19 +22,29 @@ using forward::LOG2E;
 constexpr int ROW_BYTES = HEAD_DIM / 2, ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 32 numbers
 constexpr int SCALES_BYTES = 8;                                       // of a key: K's, and V's
 
-// Eight numbers of four bits as four times two of T: 0 and 4, 1 and 5, 2 and 6, 3 and 7. Below 0x430 four bits are the
-// bf16 128 + u, below 0x640 the f16 1024 + u; and with its highest bit turned, u is 8 more than the number.
-struct Nibbles {
-  template <class T>
-  __device__ __forceinline__ static void unpack(uint32_t eight, uint32_t (&two)[4]) {
-    constexpr bool IS_BF16 = std::is_same_v<T, bf16>;
-    constexpr uint32_t EIGHT = (IS_BF16 ? 0x4308 : 0x6408) * 0x10001, A_AND_B_XOR_C = 0x6A;
-    for (int i = 0; i < 4; ++i) {
-      const uint32_t above = lop3_b32<A_AND_B_XOR_C>(eight >> 4 * i, 0x000f000f, EIGHT);
-      two[i] = IS_BF16 ? sub_bf16x2(above, EIGHT) : sub_f16x2(above, EIGHT);
-    }
+// Below 0x430 four bits u are the bf16 128 + u, and below 0x640 the f16 1024 + u. Here u is 8, twice.
+__device__ __forceinline__ uint32_t eight_above(bf16) {
+  return 0x43084308;
+}
+__device__ __forceinline__ uint32_t eight_above(f16) {
+  return 0x64086408;
+}
+__device__ __forceinline__ uint32_t less(uint32_t two, uint32_t by, bf16) {
+  return sub_bf16x2(two, by);
+}
+__device__ __forceinline__ uint32_t less(uint32_t two, uint32_t by, f16) {
+  return sub_f16x2(two, by);
+}
+// Eight numbers of four bits as four times two of T: 0 and 4, 1 and 5, 2 and 6, 3 and 7.
+// With its highest bit turned such a number is 8 more, and has no sign.
+template <class T>
+__device__ __forceinline__ void unpack(uint32_t eight, uint32_t (&two)[4]) {
+  constexpr int A_AND_B_XOR_C = 0x6A;
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t above = lop3_b32<A_AND_B_XOR_C>(eight >> 4 * i, 0x000f000f, eight_above(T()));
+    two[i] = less(above, eight_above(T()), T());
   }
-};
+}
 
 template <class T, int BR_, int BC_, int WARPS_, int STAGES_>
 struct Config {
@@ -119,7 +129,7 @@ struct WarpRows {
       const uint32_t eights[4] = {K.x, K.y, K.z, K.w};
       for (int i = 0; i < 4; ++i) {
         uint32_t K_frag[4];
-        Nibbles::unpack<T>(eights[i], K_frag);
+        unpack<T>(eights[i], K_frag);
         for (int of_two = 0; of_two < 2; ++of_two) {
           for (int group = 0; group < M_TILES; ++group)
             mma<T>(S_frag[group][key_tile], Q_frag[group][i * 2 + of_two], K_frag[of_two * 2], K_frag[of_two * 2 + 1]);
@@ -160,7 +170,7 @@ struct WarpRows {
         ldmatrix_x4_trans(V_fours, (lane_V ^ (chunk * 16)) + key_slice * 16 * ROW_BYTES);
         for (int of_two = 0; of_two < 2; ++of_two) {
           uint32_t V_frag[2][4];  // [half of the keys][which of four columns]
-          for (int half = 0; half < 2; ++half) Nibbles::unpack<bf16>(V_fours[of_two * 2 + half], V_frag[half]);
+          for (int half = 0; half < 2; ++half) unpack<bf16>(V_fours[of_two * 2 + half], V_frag[half]);
           for (int of_four = 0; of_four < 4; ++of_four) {
             for (int group = 0; group < M_TILES; ++group)
               mma<bf16>(O_frag[group][(chunk + of_two) * 4 + of_four], P_frag[group][key_slice], V_frag[0][of_four],

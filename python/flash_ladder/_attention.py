@@ -54,7 +54,7 @@ def attention(
             instructions the last.
         deterministic: Gradients have the same bits in each run, as results always have.
         k_descale: Of keys in float8_e4m3fn or int8, float32 [batch, kv_heads], none below 0: what they are multiplied by. quantize_kv makes
-            both. Such keys and values have no gradients.
+            both. Or of keys in four bits, two to a byte of uint8, [batch, n_k, kv_heads]. Such keys and values have no gradients.
         v_descale: Of values, as k_descale; both or none.
 
     Returns:
