@@ -78,6 +78,13 @@ struct ByteParams : CacheParams {
   } scale_strides;  // of both
 };
 
+// And with keys and values of four bits, two to a byte, whose strides count numbers, times a scale of each key of each
+// head.
+struct TokenScaleParams : CacheParams {
+  const float *K_scales, *V_scales;  // [batch, kv_heads, n_k], none below 0; in pages, as K and V are
+  Strides scale_strides;             // of both
+};
+
 // And with what becomes of a score s = Q K^T * softmax_scale before the softmax: softcap * tanh(s / softcap) unless
 // softcap is 0, and then s - slope * |distance|, of a key from the query's own. A sink is a score of each row that
 // belongs to no key.

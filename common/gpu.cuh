@@ -10,7 +10,7 @@
 //   memory     smem_base  smem_name  ld/st_shared_{b32,v2,v4}  ld/st_global_{f16,bf16,f32,b32,v4}  ld_global_s32
 //              red_global_add_f32  atom_global_{add,inc}_u32  fence_acq_rel_gpu  red_release_add_u32  ld_acquire_wait_u32
 //              createpolicy_evict_{first,last}, for ld_global_v4 and copies
-//   copies     cp_async_16  cp_async_commit  cp_async_wait
+//   copies     cp_async_16  cp_async_4  cp_async_commit  cp_async_wait
 //   TMA        cp_async_bulk  cp_async_bulk_store  cp_reduce_async_bulk_add_f32
 //              cp_async_bulk_tensor_{3d,4d}, from a TensorMap  mbarrier_arrive_expect_tx  fence_mbarrier_init
 //              fence_proxy_async  fence_proxy_async_shared
@@ -21,7 +21,7 @@
 //   wgmma      wgmma_descriptor  wgmma_advance  wgmma_fence  wgmma_{ss,rs}{,_bf16,_e4m3}  wgmma_commit
 //              wgmma_wait  setmaxnreg_dec  setmaxnreg_inc
 //   wmma       wmma_fill  wmma_load_{a,b_row,b_col,c}  wmma_store_d  wmma_mma, on WmmaA WmmaB{Row,Col} WmmaAccumulator
-//   numbers    pack_{f16,bf16,e4m3,e5m2}x2  unpack_{e4m3,e5m2}x2  sub_f16x2  prmt_b32  lop3_b32  to_float  to_f16  to_bf16  ex2_approx  tanh_approx  max3_s32  fmaxf  logf
+//   numbers    pack_{f16,bf16,e4m3,e5m2}x2  unpack_{e4m3,e5m2}x2  sub_{f16,bf16}x2  prmt_b32  lop3_b32  to_float  to_f16  to_bf16  ex2_approx  tanh_approx  max3_s32  fmaxf  logf
 //              __float_as_{uint,int}  __{uint,int}_as_float
 //   lanes      shfl  shfl_xor  vote_any  elect_sync
 //   words      quad_max  quad_sum  lane_max  mask_diagonal  scale_rows  scale_scores  exp2_weights{,_of}

@@ -26,7 +26,7 @@ struct Counts {
   // Operands B of mma, which must be a pair of registers, that an ldmatrix has left as one: others are moved.
   uint64_t fragments_in_pairs = 0;
   // Of a copy that a thread asks for and waits for itself, in or out: products that its warp starts in between. Of all such
-  // copies, a cp.async of 16 bytes being one.
+  // copies, a cp.async being one.
   uint64_t products_under_copies = 0;
   uint64_t exponentials_under_copies = 0;  // that the thread computes in between, of such copies to shared memory
   uint64_t loads_awaited_by_asker =

@@ -108,6 +108,8 @@ void ld_acquire_wait_u32(const uint32_t* address, uint32_t value, CallSite site 
 void cp_async_16(uint32_t shared_address, const void* global_address, CallSite site = CallSite::current());
 void cp_async_16(uint32_t shared_address, const void* global_address, uint32_t bytes,
                  CallSite site = CallSite::current());
+void cp_async_4(uint32_t shared_address, const void* global_address, uint32_t bytes,
+                CallSite site = CallSite::current());
 void cp_async_commit(CallSite site = CallSite::current());
 void cp_async_wait_pending(int pending, CallSite site);
 template <int PENDING>
@@ -174,6 +176,7 @@ uint16_t pack_e5m2x2(float low, float high);
 uint32_t unpack_e4m3x2(uint16_t packed);
 uint32_t unpack_e5m2x2(uint16_t packed);
 uint32_t sub_f16x2(uint32_t a, uint32_t b);
+uint32_t sub_bf16x2(uint32_t a, uint32_t b);
 uint32_t prmt_b32(uint32_t low, uint32_t high, uint32_t selector);
 template <int TABLE>
 uint32_t lop3_b32(uint32_t a, uint32_t b, uint32_t c) {

@@ -237,9 +237,9 @@ void Block::land_copies(uint32_t thread, size_t count) {
     const Copy& copy = lane.copies[i];
     if (copy.readable) {
       if (copy.bytes > 0) std::memcpy(smem.at(copy.to), copy.from, copy.bytes);
-      std::memset(smem.at(copy.to) + copy.bytes, 0, 16 - copy.bytes);
+      std::memset(smem.at(copy.to) + copy.bytes, 0, copy.size - copy.bytes);
     }
-    if (launch.options.check) races.land({thread / 32, thread, copy.site}, copy.to - SMEM_BASE, 16, i < tracked);
+    if (launch.options.check) races.land({thread / 32, thread, copy.site}, copy.to - SMEM_BASE, copy.size, i < tracked);
   }
   lane.copies.erase(lane.copies.begin(), lane.copies.begin() + static_cast<ptrdiff_t>(count));
   for (size_t& end : lane.group_ends) end -= std::min(end, count);
@@ -406,9 +406,9 @@ void ld_acquire_wait_u32(const uint32_t* address, uint32_t value, CallSite site)
 
 namespace {
 
+template <uint32_t BYTES>
 void start_cp_async(uint32_t shared_address, const void* global_address, uint32_t bytes, const CallSite& call) {
-  constexpr uint32_t BYTES = 16;
-  constexpr Instruction SELF = Instruction::cp_async_16;
+  constexpr Instruction SELF = BYTES == 16 ? Instruction::cp_async_16 : Instruction::cp_async_4;
   Block& block = *current.block;
   step(SELF, call);
   const SiteId site = block.counting.site_id(SELF, call);
@@ -429,7 +429,7 @@ void start_cp_async(uint32_t shared_address, const void* global_address, uint32_
     block.report_hazard(actor(site), hazard);
   std::memset(block.smem.at(shared_address), 0xff, BYTES);
   Lane& lane = current.state();
-  lane.copies.push_back({shared_address, site, in_memory(buffer, global_address), bytes, readable,
+  lane.copies.push_back({shared_address, site, in_memory(buffer, global_address), BYTES, bytes, readable,
                          current.warp->products, lane.exponentials});
   if (block.counting.tracing) {
     TraceEvent& event = block.counting.trace_lane_event(SELF, call);
@@ -442,10 +442,13 @@ void start_cp_async(uint32_t shared_address, const void* global_address, uint32_
 }  // namespace
 
 void cp_async_16(uint32_t shared_address, const void* global_address, CallSite call) {
-  start_cp_async(shared_address, global_address, 16, call);
+  start_cp_async<16>(shared_address, global_address, 16, call);
 }
 void cp_async_16(uint32_t shared_address, const void* global_address, uint32_t bytes, CallSite call) {
-  start_cp_async(shared_address, global_address, bytes, call);
+  start_cp_async<16>(shared_address, global_address, bytes, call);
+}
+void cp_async_4(uint32_t shared_address, const void* global_address, uint32_t bytes, CallSite call) {
+  start_cp_async<4>(shared_address, global_address, bytes, call);
 }
 
 void cp_async_commit(CallSite site) {

@@ -59,6 +59,13 @@ uint32_t sub_f16x2(uint32_t a, uint32_t b) {
   return of(a, b) | of(a >> 16, b >> 16) << 16;
 }
 
+uint32_t sub_bf16x2(uint32_t a, uint32_t b) {
+  const auto of = [](uint32_t a, uint32_t b) -> uint32_t {
+    return float_to_bfloat(bfloat_to_float(static_cast<uint16_t>(a)) - bfloat_to_float(static_cast<uint16_t>(b)));
+  };
+  return of(a, b) | of(a >> 16, b >> 16) << 16;
+}
+
 uint32_t prmt_b32(uint32_t low, uint32_t high, uint32_t selector) {
   const uint64_t all = uint64_t{high} << 32 | low;
   uint32_t bytes = 0;

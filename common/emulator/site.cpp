@@ -47,6 +47,7 @@ const InstructionInfo& info(Instruction instruction) {
       {"atom.global.inc.u32", 4, false},
       {"red.release.gpu.global.add.u32", 4, false, 70},
       {"ld.acquire.gpu.global.u32", 4, false, 70},
+      {"cp.async.4", 4, false, 80},
       {"cp.async.16", 16, false, 80},
       {"cp.async.commit_group", 0, false, 80},
       {"cp.async.wait_group", 0, false, 80},

@@ -48,6 +48,7 @@ enum class Instruction : uint8_t {
   atom_global_inc_u32,
   red_release_add_u32,
   ld_acquire_wait_u32,
+  cp_async_4,
   cp_async_16,
   cp_async_commit,
   cp_async_wait,

@@ -22,11 +22,11 @@ struct SharedAccess {
   SiteId site;
 };
 
-struct Copy {  // one cp.async of 16 bytes in flight
+struct Copy {  // one cp.async in flight
   uint32_t to;
   SiteId site;
   const void* from;
-  uint32_t bytes;           // of them; the rest is zeros
+  uint32_t size, bytes;     // 4 or 16; of these so many, and the rest is zeros
   bool readable;            // false: out of bounds, NaN lands
   uint64_t products;        // that the warp had started then
   uint64_t exponentials;    // that the thread had computed then

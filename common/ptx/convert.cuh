@@ -103,6 +103,14 @@ __device__ __forceinline__ uint32_t sub_f16x2(uint32_t a, uint32_t b) {
   return difference;
 }
 
+// The same of bf16, sm_90 and newer.
+__device__ __forceinline__ uint32_t sub_bf16x2(uint32_t a, uint32_t b) {
+  needs_sm<90>();
+  uint32_t difference;
+  asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(difference) : "r"(a), "r"(b));
+  return difference;
+}
+
 // tanh(x) in one MUFU.TANH: a relative error of at most 2^-11. sm_75 and newer. Source: PTX ISA, "tanh", tanh.approx.f32.
 __device__ __forceinline__ float tanh_approx(float x) {
   float result;

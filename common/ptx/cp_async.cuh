@@ -21,6 +21,13 @@ __device__ __forceinline__ void cp_async_16(uint32_t shared_address, const void*
                : "memory");
 }
 
+// The same of 4 bytes, through L1, aligned to 4; or with 0 as `bytes` of four bytes of zeros. Source: PTX ISA, "cp.async", .ca.
+__device__ __forceinline__ void cp_async_4(uint32_t shared_address, const void* global_address, uint32_t bytes) {
+  needs_sm<80>();
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address), "l"(global_address), "r"(bytes)
+               : "memory");
+}
+
 // Closes a group of all copies this thread has started since the last commit; the group may be empty.
 __device__ __forceinline__ void cp_async_commit() {
   needs_sm<80>();

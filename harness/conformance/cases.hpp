@@ -271,6 +271,15 @@ inline std::vector<uint32_t> bf16_exponents() {
   return words;
 }
 
+// The same of bf16: and above 128 and the numbers of four bits that are shifted by 8, less 136.
+inline std::vector<uint32_t> differences_of_bf16() {
+  const std::vector<uint32_t> all = bf16_exponents();
+  std::vector<uint32_t> words;
+  for (uint32_t i = 0; i < all.size(); ++i)
+    words.insert(words.end(), {all[i] | (0x4300 + i % 16) << 16, all[(i * 37 + 5) % all.size()] | 0x4308u << 16});
+  return words;
+}
+
 // What a rounding to so many bits behind the point decides: every number between, just below and just above.
 inline std::vector<uint32_t> rounding_inputs_8(int mantissa) {
   constexpr float INF = std::numeric_limits<float>::infinity();
@@ -413,6 +422,9 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     {.primitive = "cp_async_16.zero_fill", .what = "lane l copies 5l mod 17 bytes of 16-byte chunk l to chunk 5l mod 32",
      .layout = "shared memory, word by word", .kernel = cp_async_16_zero_fill_case, .input = numbered_bytes(512),
      .output_words = 128, .smem_bytes = 512},
+    {.primitive = "cp_async_4", .what = "lane l copies word l to word 5l mod 32, or if l is odd a zero",
+     .layout = "shared memory, word by word", .kernel = cp_async_4_case, .input = numbered(32), .output_words = 32,
+     .smem_bytes = 128},
     {.primitive = "cp_async_16", .what = "lane l copies 16-byte chunk l to chunk 5l mod 32",
      .layout = "shared memory, word by word", .kernel = cp_async_16_case, .input = numbered(128), .output_words = 128,
      .smem_bytes = 512},
@@ -675,6 +687,10 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     {.primitive = "sub_f16x2", .what = "two f16 less two, round to nearest even",
      .layout = "each line: two f16, two f16, differences", .kernel = sub_f16x2_case, .input = differences_of_f16(),
      .output_words = 384, .threads = 128, .words_per_line = 3},
+    {.primitive = "sub_bf16x2", .what = "two bf16 less two, round to nearest even",
+     .layout = "each line: two bf16, two bf16, differences", .kernel = sub_bf16x2_case, .input = differences_of_bf16(),
+     .output_words = 3 * size(differences_of_bf16()) / 2, .threads = size(differences_of_bf16()) / 2,
+     .words_per_line = 3, .min_sm = 90},
     {.primitive = "prmt_b32", .what = "four of eight bytes, or their signs",
      .layout = "each line: low, high, selector, bytes", .kernel = prmt_b32_case, .input = selections(),
      .output_words = 4 * size(selections()) / 3, .threads = size(selections()) / 3, .words_per_line = 4},

@@ -236,6 +236,18 @@ __global__ void cp_async_16_zero_fill_case(const uint32_t* in, uint32_t* out) {
   for (uint32_t word = lane; word < 128; word += 32) out[word] = ld_shared_b32(smem_base() + 4 * word);
 }
 
+// 4 bytes per lane, scattered; of odd lanes none, and zeros.
+__global__ void cp_async_4_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t lane = threadIdx.x;
+  st_shared_b32(smem_base() + 4 * lane, 0xdeadbeef);
+  __syncwarp();  // safe to copy over what the lanes have stored
+  cp_async_4(smem_base() + 4 * scatter(lane), in + lane, lane % 2 == 0 ? 4 : 0);
+  cp_async_commit();
+  cp_async_wait<0>();
+  __syncwarp();  // a lane reads what others have copied
+  out[lane] = ld_shared_b32(smem_base() + 4 * lane);
+}
+
 // Two copies in one group and an empty group behind it: waiting for all but one group completes both copies.
 __global__ void cp_async_commit_case(const uint32_t* in, uint32_t* out) {
   const uint32_t lane = threadIdx.x, own = smem_base() + 32 * lane;
@@ -1185,6 +1197,12 @@ __global__ void sub_f16x2_case(const uint32_t* in, uint32_t* out) {
   const uint32_t* const own = in + 2 * threadIdx.x;
   for (uint32_t i = 0; i < 2; ++i) out[3 * threadIdx.x + i] = own[i];
   out[3 * threadIdx.x + 2] = sub_f16x2(own[0], own[1]);
+}
+
+__global__ void sub_bf16x2_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t* const own = in + 2 * threadIdx.x;
+  for (uint32_t i = 0; i < 2; ++i) out[3 * threadIdx.x + i] = own[i];
+  out[3 * threadIdx.x + 2] = sub_bf16x2(own[0], own[1]);
 }
 
 __global__ void prmt_b32_case(const uint32_t* in, uint32_t* out) {

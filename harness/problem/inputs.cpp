@@ -457,7 +457,7 @@ double page_of(const Spec& spec, const TensorSpec& K, int64_t i) {
 }
 
 // `values` are [units, n, d]; the tensor takes its rows from them: row i of its unit u is row first + (i + turn) % n of
-// values' unit u / group, where the units of a group are turned by different amounts. Times a factor for each unit, if there are any.
+// values' unit u / group, where the units of a group are turned by different amounts. Times a factor for each unit or each row, if there are any.
 Tensor tensor_of(const TensorSpec& spec, const Numbers& values, int64_t n, int64_t group, int64_t first,
                  const std::vector<float>& factors = {}) {
   Tensor tensor(spec);
@@ -467,7 +467,8 @@ Tensor tensor_of(const TensorSpec& spec, const Numbers& values, int64_t n, int64
     for (int64_t i = begin; i < end; ++i) {
       const int64_t unit = i / spec.rows(), turned = (i % spec.rows() + unit % group * 29) % spec.rows();
       const float* const from = &values.of[static_cast<size_t>(((unit / group) * n + first + turned) * d)];
-      const float factor = factors.empty() ? 1 : factors[static_cast<size_t>(unit)];
+      const int64_t rows = spec.units() * spec.rows();
+      const float factor = factors.empty() ? 1 : factors[static_cast<size_t>(i * std::ssize(factors) / rows)];
       std::transform(from, from + d, numbers.begin(), [&](float value) { return factor * value; });
       info(spec.element).write(numbers, tensor.at(i * d));
     }
@@ -475,15 +476,28 @@ Tensor tensor_of(const TensorSpec& spec, const Numbers& values, int64_t n, int64
   return tensor;
 }
 
-// What the elements of a byte of a unit of K or V are multiplied by: the largest value becomes the largest of its type. Of other seeds
-// some values are too large for that, or most are subnormal numbers.
+// What the elements of a unit of K or V, or of a row, are multiplied by: the largest of `count` values becomes the largest of its type. Of
+// other seeds some values are too large for that, or most are subnormal numbers.
 float scale_of(Element element, const Numbers& values, int64_t unit, int64_t count, uint64_t seed) {
   float largest = 0;
   for (int64_t i = unit * count; i < (unit + 1) * count; ++i)
     if (const float size = std::abs(values[i]); std::isfinite(size)) largest = std::max(largest, size);
   const uint64_t kind = (static_cast<uint64_t>(unit) + seed) % 4;
-  const float by = kind == 1 ? 0.5f : kind == 2 && element != Element::s8 ? 0x1p14f : 1;
+  const float by = kind == 1 ? 0.5f : kind == 2 && info(element).has_nan ? 0x1p14f : 1;
   return by * largest / static_cast<float>(info(element).largest);
+}
+
+// The same of each unit, or of each row: of all that have a scale of their own.
+std::vector<float> scales_of(const Spec& spec, const TensorSpec& keys, const Numbers& values, int64_t n,
+                             uint64_t seed) {
+  const bool of_rows = spec.has_token_scales();
+  std::vector<float> scales;
+  for (int64_t unit = 0; unit < keys.units(); ++unit) {
+    for (int64_t row = 0; row < (of_rows ? keys.rows() : 1); ++row)
+      scales.push_back(
+          scale_of(keys.element, values, of_rows ? unit * n + row : unit, (of_rows ? 1 : n) * spec.d, seed));
+  }
+  return scales;
 }
 
 // Of a sequence the lists' numbers of that name, or null.
@@ -534,17 +548,16 @@ Inputs make_inputs(InputKind kind, const Spec& spec, uint64_t seed) {
     } else if (each.name == "K" || each.name == "V") {
       const Numbers& values = each.name == "K" ? made.K : made.V;
       std::vector<float> factors;
-      for (int64_t unit = 0; spec.has_scales() && unit < each.units(); ++unit) {
-        const float scale = scale_of(each.element, values, unit, square.n * spec.d, seed + (each.name == "V"));
-        factors.push_back(scale == 0 ? 1 : 1 / scale);
-      }
+      if (spec.has_scales()) factors = scales_of(spec, each, values, square.n, seed + (each.name == "V"));
+      for (float& scale : factors) scale = scale == 0 ? 1 : 1 / scale;
       Tensor& keys = tensors.add(tensor_of(each, values, square.n, 1, 0, factors));
       if (kind == InputKind::nan_unseen) forget_unseen(keys, spec);
     } else if (each.name == "K_scales" || each.name == "V_scales") {
       Tensor& scales = tensors.add(Tensor(each));
       const bool of_V = each.name == "V_scales";
-      for (int64_t unit = 0; unit < each.units(); ++unit)
-        scales.set(unit, scale_of(spec.kv_type, of_V ? made.V : made.K, unit, square.n * spec.d, seed + of_V));
+      const TensorSpec& of = tensors[of_V ? "V" : "K"].spec();
+      const std::vector<float> numbers = scales_of(spec, of, of_V ? made.V : made.K, square.n, seed + of_V);
+      for (int64_t i = 0; i < std::ssize(numbers); ++i) scales.set(i, numbers[static_cast<size_t>(i)]);
     } else if (const std::vector<int>* const listed = list_named(each.name, spec)) {
       Tensor& tensor = tensors.add(Tensor(each));
       const int64_t of_sequence = std::ssize(*listed) / spec.batch, of_all = of_sequence * spec.heads;

@@ -22,10 +22,14 @@ constexpr double AFFORDABLE_MACS = double(1 << 30);  // multiply-adds of Q K^T: 
 struct Head {
   Rows K, V;
   double K_scale = 1, V_scale = 1, largest_key = 0;
+  std::vector<float> K_scales, V_scales;  // of each key, if it has its own
 
   Head(const Spec& spec, const Inputs& inputs, int64_t head)
       : K(inputs["K"], head, Rows::transposed_too), V(inputs["V"], head) {
-    if (spec.has_scales()) {
+    if (spec.has_token_scales()) {
+      K_scales = Rows(inputs["K_scales"], head).rows, V_scales = Rows(inputs["V_scales"], head).rows;
+      for (size_t key = 0; key < K_scales.size(); ++key) K.length[key] *= K_scales[key];
+    } else if (spec.has_scales()) {
       K_scale = inputs["K_scales"][static_cast<size_t>(head)];
       V_scale = inputs["V_scales"][static_cast<size_t>(head)];
     }
@@ -174,9 +178,11 @@ struct RowSolver {
     constexpr int64_t BLOCK = 1024;  // of scores: 12 KiB, so that they stay in L1 while K streams by
     Q.read(query, query_f32);
     std::ranges::copy(query_f32, query_f64.begin());
-    // Beside bytes that are f16 in a kernel, queries and weights are, too.
-    const Element multiplied = spec.has_scales() ? Element::f16 : spec.kv_type;
-    if (spec.has_scales()) info(multiplied).round(query_f32);
+    // Beside bytes that are f16 in a kernel, queries and weights are, too. Where each key has a scale, weights times V's are bf16, which has
+    // room for these.
+    const bool of_keys = spec.has_token_scales();
+    const Element multiplied = of_keys ? Element::bf16 : spec.has_scales() ? Element::f16 : spec.kv_type;
+    if (spec.has_scales() && !of_keys) info(multiplied).round(query_f32);
     for_each(runs, [&](const Keys& run, int64_t at) {
       for (int64_t j = 0; j < run.size(); j += BLOCK) {
         const auto block = std::min(BLOCK, run.size() - j);
@@ -185,6 +191,13 @@ struct RowSolver {
         if (beside != Beside::nothing) add_product({&S_f32[at + j], size_t(block)}, query_f32, from, head.K.n);
       }
     });
+    const auto scale_keys = [&](auto& values, const std::vector<float>& scales) {
+      for_each(runs, [&](const Keys& run, int64_t at) {
+        for (int64_t j = 0; of_keys && j < run.size(); ++j) values[at + j] *= scales[run.first + j];
+      });
+    };
+    scale_keys(S, head.K_scales);
+    scale_keys(S_f32, head.K_scales);
     // sum += the rows of V times these factors.
     const auto add_values = [&]<class T>(std::vector<T>& factors, T* sum) {
       for_each(runs, [&](const Keys& run, int64_t at) {
@@ -221,7 +234,13 @@ struct RowSolver {
       exact_sum += S[j];
     }
 
-    add_values(S, exact);
+    if (of_keys) {
+      std::vector<double> scaled = S;
+      scale_keys(scaled, head.V_scales);
+      add_values(scaled, exact);
+    } else {
+      add_values(S, exact);
+    }
     double query_square = 0;
     for (int64_t c = 0; c < d; ++c) {
       query_square += std::pow(query_f32[c], 2);
@@ -236,10 +255,21 @@ struct RowSolver {
       plain_sum += S_f32[j];
     }
     for (int64_t c = 0; c < d; ++c) half_steps[c] = half_step(spec.o_type, exact[c]);
-    const Staleness staleness = staleness_of(multiplied, query);
+    Staleness staleness = staleness_of(multiplied, query);
+    // With a scale the largest weight of a part of the keys is no 1 that is exact any more, and of alike scales all parts' are wrong alike.
+    // So once each of 32 keys has a maximum of its own.
+    constexpr int64_t PART = 32;
+    std::vector<float> largest_of_part(static_cast<size_t>(of_keys ? (keys + PART - 1) / PART : 0), 0x1p-126f);
+    for (int64_t j = 0; of_keys && j < keys; ++j)
+      largest_of_part[j / PART] = std::max(largest_of_part[j / PART], S_f32[j]);
+    if (of_keys) staleness.back() = 1;
     for (size_t i = 0; i < staleness.size(); ++i) {
+      const bool in_parts = of_keys && i + 1 == staleness.size();
       for (int64_t j = 0; j < keys; ++j) P[j] = S_f32[j] * staleness[i];
+      for (int64_t j = 0; in_parts && j < keys; ++j) P[j] /= largest_of_part[j / PART];
+      scale_keys(P, head.V_scales);
       info(multiplied).round({P.data(), size_t(keys)});
+      for (int64_t j = 0; in_parts && j < keys; ++j) P[j] *= largest_of_part[j / PART];
       std::fill(plain.begin(), plain.end(), 0.0f);
       add_values(P, plain.data());
       for (float& value : plain) value = value * static_cast<float>(head.V_scale) / (plain_sum * staleness[i]);
@@ -259,7 +289,7 @@ struct RowSolver {
 
     const double largest_score = std::sqrt(query_square) * head.largest_key * scale;
     double score_error = 0x1p-22 * (1 + static_cast<double>(d) / 16) * largest_score;
-    if (spec.has_scales()) {  // and what rounding the query takes from it
+    if (spec.has_scales() && !of_keys) {  // and what rounding the query takes from it
       double squares = 0;
       for (int64_t c = 0; c < d; ++c) squares += std::pow(query_f64[c] - query_f32[c], 2);
       score_error += std::sqrt(squares) * head.largest_key * scale;
@@ -273,7 +303,8 @@ struct RowSolver {
       for_each(runs, [&](const Keys& run, int64_t at) {
         for (int64_t j = 0; j < run.size(); ++j) {
           const std::span<const float> V = head.V.row(run.first + j);
-          for (int64_t c = 0; c < d; ++c) distance[c] += S[at + j] * std::abs(V[c] * head.V_scale - exact[c]);
+          const double scale_of_V = of_keys ? head.V_scales[run.first + j] : head.V_scale;
+          for (int64_t c = 0; c < d; ++c) distance[c] += S[at + j] * std::abs(V[c] * scale_of_V - exact[c]);
         }
       });
       for (const double value : distance) {

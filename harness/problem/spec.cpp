@@ -295,6 +295,8 @@ Status check_spec(const Spec& spec) {
     return usage("h={} queries' heads cannot share kv={} heads of keys: the one must be a multiple of the other.",
                  spec.heads, spec.key_heads());
   }
+  if (spec.kv_type == Element::s4 && spec.d % 2 != 0)
+    return usage("Of s4 two columns of K and V share a byte: d={} is odd.", spec.d);
   const auto fit = [&](const char* word, const Lengths& lens, const char* of, int most) -> Status {
     if (lens.count > 0 && lens.count != spec.batch) {
       return usage("{} has {} lengths for b={} sequences.", word, lens.count, spec.batch);

@@ -183,6 +183,14 @@ void convert(const Arguments& arguments, ByteParams& params) {
   params.scale_strides = {strides[0], strides[1]};
 }
 
+void convert(const Arguments& arguments, TokenScaleParams& params) {
+  convert(arguments, static_cast<CacheParams&>(params));
+  params.K_scales = static_cast<const float*>(arguments.at("K_scales"));
+  params.V_scales = static_cast<const float*>(arguments.at("V_scales"));
+  const int64_t(&strides)[3] = arguments.find("K_scales")->strides;
+  params.scale_strides = {strides[0], strides[1], strides[2]};
+}
+
 namespace {
 
 void convert_functions(const Arguments& arguments, auto& params) {

@@ -118,7 +118,7 @@ def flash_attn_with_kvcache(
     rotary_sin: None = ..., cache_seqlens: Any = ..., cache_batch_idx: Any = ..., cache_leftpad: None = ..., block_table: Any = ...,
     softmax_scale: Optional[float] = ..., causal: bool = ..., window_size: _Window = ..., softcap: float = ...,
     rotary_interleaved: bool = ..., alibi_slopes: Any = ..., num_splits: int = ..., return_softmax_lse: Literal[False] = ...,
-    k_descale: Any = ..., v_descale: Any = ...,
+    k_descale: Any = ..., v_descale: Any = ..., k_new_descale: Any = ..., v_new_descale: Any = ...,
 ) -> _Array: ...  # fmt: skip
 @overload
 def flash_attn_with_kvcache(
@@ -126,7 +126,7 @@ def flash_attn_with_kvcache(
     rotary_sin: None = ..., cache_seqlens: Any = ..., cache_batch_idx: Any = ..., cache_leftpad: None = ..., block_table: Any = ...,
     softmax_scale: Optional[float] = ..., causal: bool = ..., window_size: _Window = ..., softcap: float = ...,
     rotary_interleaved: bool = ..., alibi_slopes: Any = ..., num_splits: int = ..., *,
-    return_softmax_lse: Literal[True], k_descale: Any = ..., v_descale: Any = ...,
+    return_softmax_lse: Literal[True], k_descale: Any = ..., v_descale: Any = ..., k_new_descale: Any = ..., v_new_descale: Any = ...,
 ) -> Tuple[_Array, Any]: ...  # fmt: skip
 # k, v, k_descale, v_descale
 def quantize_kv(k: Any, v: Any, dtype: Any = ..., *, k_descale: Any = ..., v_descale: Any = ...) -> Tuple[Any, Any, Any, Any]: ...

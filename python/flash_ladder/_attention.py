@@ -18,7 +18,8 @@ from ._blocks import BlockLists, block_lists
 LARGEST = 2**31 - 1  # of the sizes that the harness counts in
 ALIGNED = 16  # bytes, on which a bulk copy begins
 MOST_READY = 4096
-BYTES = {"float8_e4m3fn": "e4m3", "int8": "s8"}  # of which a kernel makes numbers of 16 bits
+# Of which a kernel makes numbers of 16 bits. In a byte of uint8 two of four bits, the even column lower.
+BYTES = {"float8_e4m3fn": "e4m3", "int8": "s8", "uint8": "s4"}
 
 
 def attention(
@@ -53,7 +54,7 @@ def attention(
             instructions the last.
         deterministic: Gradients have the same bits in each run, as results always have.
         k_descale: Of keys in float8_e4m3fn or int8, float32 [batch, kv_heads], none below 0: what they are multiplied by. quantize_kv makes
-            both. Such keys and values have no gradients.
+            both. Or of keys in four bits, two to a byte of uint8, [batch, n_k, kv_heads]. Such keys and values have no gradients.
         v_descale: Of values, as k_descale; both or none.
 
     Returns:
@@ -121,7 +122,9 @@ class Cache(NamedTuple):
     new: tuple = ()  # k and v that are appended first
     before: Any = None  # cache_seqlens before that
     appended: tuple = ()  # what append was told
-    scales: tuple = ()  # of a cache of bytes: of keys and of values, float32 [batch, kv_heads]
+    # Of a cache of bytes, of keys and of values: float32 [batch, kv_heads], or of four bits as the cache is, without d; then also of `new`.
+    scales: tuple = ()
+    new_scales: tuple = ()
 
     @property
     def whole_numbers(self) -> dict[str, Any]:
@@ -135,7 +138,7 @@ class Cache(NamedTuple):
     def given(self) -> tuple:
         """As the caller gave them."""
         lengths = self.cache_seqlens if self.before is None else self.before
-        return (lengths, *(() if self.block_table is None else (self.block_table,)), *self.new, *self.scales)
+        return (lengths, *(() if self.block_table is None else (self.block_table,)), *self.new, *self.scales, *self.new_scales)
 
     @property
     def kind(self) -> tuple:
@@ -302,6 +305,8 @@ class _Told:
         batch, n, heads, d = tensor.shape
         by_batch, by_head, by_row = strides = self.call._strides(tensor, self.plan)
         elements = by_batch * (batch - 1) + by_head * (heads - 1) + by_row * (n - 1) + d
+        if name in ("K", "V"):
+            strides = tuple(self.call.of_a_byte * by for by in strides)
         self._add(name, tensor, strides, elements * self.call.arrays.itemsize(tensor), written)
 
     def whole(self, name: str, tensor, written: bool = False) -> None:
@@ -310,10 +315,11 @@ class _Told:
         bytes_ = math.prod(tensor.shape) * self.call.arrays.itemsize(tensor)
         self._add(name, tensor, (math.prod(tensor.shape[-2:]), rows, 1), bytes_, written)
 
-    def scales(self, name: str, tensor) -> None:
-        """[batch, kv_heads], one of which may stand for several."""
-        strides = self.call.arrays.strides(tensor)
-        self._add(name, tensor, (*strides, 1), 4 * (1 + sum(by * (n - 1) for by, n in zip(strides, tensor.shape))), written=False)
+    def scales(self, name: str, tensor, written: bool = False) -> None:
+        """[batch, kv_heads], one of which may stand for several; or [batch, n, kv_heads]."""
+        by_batch, *by_row, by_head = strides = self.call.arrays.strides(tensor)
+        extent = 4 * (1 + sum(by * (n - 1) for by, n in zip(strides, tensor.shape)))
+        self._add(name, tensor, (by_batch, by_head, *(by_row or [1])), extent, written)
 
     def lists(self, values) -> None:
         """Of blocks of keys, [1 or batch, 1 or heads, tiles, most, 2]: where one stands for all, the next one's is the same."""
@@ -481,7 +487,13 @@ class Call:
             raise NotImplementedError(f"v has {v.shape[-1]} columns, and k {k.shape[-1]}; no rung takes that.\n  Padded with zeros: as many as k")
         if tuple(k.shape) != tuple(v.shape):
             raise ValueError(f"k has the shape {list(k.shape)}, and v {list(v.shape)}; they must be the same.")
-        if k.shape[3] != self.d or (k.shape[0] != self.batch and not (self.cache and self.cache.block_table is not None)):
+        of_bytes = self.cache is not None and self.cache.scales != ()
+        self.of_a_byte = 2 if of_bytes and str(k.dtype).rpartition(".")[2] == "uint8" else 1
+        if self.of_a_byte == 2 and self.d % 2:
+            raise ValueError(f"q has {self.d} columns; of four bits two share a byte, so an odd number of columns is none.")
+        if self.of_a_byte == 2 and 2 * k.shape[3] != self.d:
+            raise ValueError(f"q has the shape {list(q.shape)}, and k {list(k.shape)}: of four bits two share a byte, so k has half as many columns.")
+        if (self.of_a_byte == 1 and k.shape[3] != self.d) or (k.shape[0] != self.batch and not (self.cache and self.cache.block_table is not None)):
             raise ValueError(f"q has the shape {list(q.shape)}, and k {list(k.shape)}: batch and d must be the same.")
         if self.heads == 0 or self.kv_heads == 0 or self.d == 0:
             raise ValueError(f"q has the shape {list(q.shape)}, and k {list(k.shape)}: there is no head, or it has no numbers.")
@@ -492,7 +504,6 @@ class Call:
         self.element = arrays.element(q)
         if self.element is None:
             raise TypeError(f"q is {q.dtype}; a problem is in one of {', '.join(ELEMENTS)}.")
-        of_bytes = self.cache is not None and self.cache.scales != ()
         for name, array in (("k", k), ("v", v)):
             if array.dtype != q.dtype and not of_bytes:
                 raise TypeError(f"{name} is {array.dtype}, and q {q.dtype}; they must be the same.")
@@ -501,7 +512,7 @@ class Call:
                 raise TypeError(f"k is {k.dtype}, and v {v.dtype}; they must be the same.")
             keys = arrays.element(k) or BYTES.get(str(k.dtype).rpartition(".")[2])
             if keys not in BYTES.values():
-                raise TypeError(f"k is {k.dtype}; with a scale for each head it is one of {', '.join(BYTES)}.")
+                raise TypeError(f"k is {k.dtype}; with scales it is one of {', '.join(BYTES)}.")
             self.element = f"types={self.element},{keys},{self.element}"
         self.device = self._device_of(("q", q), ("k", k), ("v", v))
         self.lse_shape, self.rows = (self.batch, self.heads, self.n_q), (0, 0)
@@ -580,9 +591,12 @@ class Call:
             self._refuse_another_kind(self.arrays, name, values, self.q)
             if str(values.dtype).rpartition(".")[2] != "float32":
                 raise TypeError(f"{name} is {values.dtype}; the kernel reads float32.")
-            if tuple(values.shape) != (self.batch, self.kv_heads):
-                raise ValueError(f"{name} has the shape {list(values.shape)}; it must be [batch, kv_heads], here [{self.batch}, {self.kv_heads}].")
+            wanted, form = (tuple(self.k.shape[:3]), "as the cache is, without d") if self.of_a_byte == 2 else ((self.batch, self.kv_heads), "[batch, kv_heads]")
+            if tuple(values.shape) != wanted:
+                raise ValueError(f"{name} has the shape {list(values.shape)}; it must be {form}, here {list(map(int, wanted))}.")
             self._device_of(("q", self.q), (name, values))
+        if self.cache.scales and self.arrays.strides(self.cache.scales[0]) != self.arrays.strides(self.cache.scales[1]):
+            raise ValueError("k_descale and v_descale have other strides; the kernel reads them alike.\n  Copies in one piece have the same")
         for name, values in self.cache.whole_numbers.items():
             self._refuse_another_kind(self.arrays, name, values, self.q)
             if str(values.dtype).rpartition(".")[2] != "int32":

@@ -13,6 +13,7 @@ def flash_attn_with_kvcache(
     q, k_cache, v_cache, k=None, v=None, rotary_cos=None, rotary_sin=None, cache_seqlens=None, cache_batch_idx=None,
     cache_leftpad=None, block_table=None, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0,
     rotary_interleaved=True, alibi_slopes=None, num_splits=0, return_softmax_lse=False, k_descale=None, v_descale=None,
+    k_new_descale=None, v_new_descale=None,
 ):  # fmt: skip
     """Attention of a few new queries of each sequence over its cache, which first takes their keys and values, in place.
 
@@ -42,8 +43,11 @@ def flash_attn_with_kvcache(
             d11_thrift. Another number says nothing: the kernel shares keys out by itself.
         return_softmax_lse: LSE is returned as well.
         k_descale: Of a cache in float8_e4m3fn or int8, float32 [batch, kv_heads], none below 0: what its keys are multiplied by; None: 1.
-            quantize_kv makes such caches. New keys are of the cache's type, and quantised with the same scale.
+            quantize_kv makes such caches. New keys are of the cache's type, and quantised with the same scale. Of a cache of four bits, which
+            is uint8 [batch, room, kv_heads, d / 2], a scale of each key: as the cache is, without d.
         v_descale: Of values, as k_descale.
+        k_new_descale: Of four bits, what new keys are multiplied by: float32 [batch, n_new, kv_heads]. It goes into k_descale, in place.
+        v_new_descale: Of new values, as k_new_descale.
 
     Returns:
         The result, [batch, n_q, heads, d]; with return_softmax_lse a pair of it and LSE, [batch, heads, n_q] in float32.
@@ -71,7 +75,7 @@ def flash_attn_with_kvcache(
     if is_of_torch(q):
         from ._torch import attend_cache as way, refuse_around_a_cache
 
-        refuse_around_a_cache(q, k_cache, v_cache, k, v, cache_seqlens, block_table, alibi_slopes, k_descale, v_descale)
+        refuse_around_a_cache(q, k_cache, v_cache, k, v, cache_seqlens, block_table, alibi_slopes, k_descale, v_descale, k_new_descale, v_new_descale)
     for name, array in (("k_cache", k_cache), ("v_cache", v_cache)):
         _attention.Call._refuse_another_kind(arrays, name, array, q)
         if len(array.shape) != 4 or len(q.shape) != 4:
@@ -93,13 +97,19 @@ def flash_attn_with_kvcache(
         cache_seqlens = arrays.full((batch,), number, q, "int32")
     cache = _attention.Cache(*(_in_one_piece(arrays, each) for each in (cache_seqlens, block_table)))
     if of_bytes:
+        if str(k_cache.dtype).rpartition(".")[2] == "uint8" and (k_descale is None or v_descale is None):
+            raise ValueError("A cache of four bits comes with k_descale and v_descale, a scale of each key and each value.")
         ones = arrays.full((batch, int(k_cache.shape[2])), 1, q, "float32") if k_descale is None or v_descale is None else None
         cache = cache._replace(scales=tuple(ones if each is None else each for each in (k_descale, v_descale)))
     options = causal, softmax_scale, window_size, softcap, alibi_slopes, None
     if (k is None) != (v is None):
         raise ValueError("New keys come with new values: k and v, or neither.")
+    new_scales = (k_new_descale, v_new_descale)
+    of_nibbles = of_bytes and str(k_cache.dtype).rpartition(".")[2] == "uint8"
+    if (of_nibbles and k is not None) != all(each is not None for each in new_scales) or (new_scales[0] is None) != (new_scales[1] is None):
+        raise ValueError("k_new_descale and v_new_descale come with new keys and values of four bits, and these with both.")
     if k is not None:
-        cache = _append(arrays, q, k_cache, v_cache, k, v, cache, options)
+        cache = _append(arrays, q, k_cache, v_cache, k, v, cache._replace(new_scales=new_scales if of_nibbles else ()), options)
     return way(q, k_cache, v_cache, *options[:5], None, return_softmax_lse, None, rung, cache)
 
 
@@ -148,13 +158,21 @@ def _append(arrays, q, k_cache, v_cache, k, v, cache: _attention.Cache, options)
     call = _attention.Call(arrays, q, k_cache, v_cache, *options, cache)  # all that is refused, before a byte is written
     for name, array in (("k", k), ("v", v)):
         call._refuse_another_kind(arrays, name, array, q)
-        if len(array.shape) != 4 or tuple(array.shape[i] for i in (0, 2, 3)) != (call.batch, call.kv_heads, call.d) or tuple(k.shape) != tuple(v.shape):
-            raise ValueError(f"{name} has the shape {list(array.shape)}; it must be [batch, n, kv_heads, d], here [{call.batch}, n, {call.kv_heads}, {call.d}].")
+        if len(array.shape) != 4 or tuple(array.shape[i] for i in (0, 2, 3)) != (call.batch, call.kv_heads, call.d // call.of_a_byte) or tuple(k.shape) != tuple(v.shape):
+            raise ValueError(f"{name} has the shape {list(array.shape)}; it must be [batch, n, kv_heads, d], here [{call.batch}, n, {call.kv_heads}, {call.d // call.of_a_byte}].")
         if array.dtype != k_cache.dtype:
             to = "\n  Quantised as the cache is: flash_ladder.quantize_kv(k, v, k_descale=..., v_descale=...)" if cache.scales else ""
             raise TypeError(f"{name} is {array.dtype}, and k_cache {k_cache.dtype}; they must be the same.{to}")
         call._device_of(("q", q), (name, array))
-    for name, array in (("k_cache", k_cache), ("v_cache", v_cache)):
+    for name, array in zip(("k_new_descale", "v_new_descale"), cache.new_scales):
+        call._refuse_another_kind(arrays, name, array, q)
+        if str(array.dtype).rpartition(".")[2] != "float32":
+            raise TypeError(f"{name} is {array.dtype}; the kernel reads float32.")
+        if tuple(array.shape) != tuple(k.shape[:3]):
+            raise ValueError(f"{name} has the shape {list(array.shape)}; it must be [batch, n, kv_heads], here {[int(n) for n in k.shape[:3]]}.")
+        call._device_of(("q", q), (name, array))
+    scales = zip(("k_descale", "v_descale"), cache.scales if cache.new_scales else ())
+    for name, array in (("k_cache", k_cache), ("v_cache", v_cache), *scales):
         if not arrays.is_writeable(array) or _attention._overlaps_itself(tuple(array.shape), arrays.strides(array)):
             raise ValueError(f"{name} cannot be written to, or elements of it lie in the same place.")
         for new, other in (("k", k), ("v", v)):
@@ -178,9 +196,13 @@ def _append(arrays, q, k_cache, v_cache, k, v, cache: _attention.Cache, options)
         if (arrays.strides(array)[3] != 1 and call.d > 1) or (cache.scales and any(step % 2 for step in arrays.strides(array)[:3])):
             array = arrays.contiguous(array)
         usable.append(array)
-        by_batch, by_row, by_head, _ = arrays.strides(array)
+        by_batch, by_row, by_head, _ = (call.of_a_byte * by for by in arrays.strides(array))
         begin, end = call._extent(array)
         told._add(name, array, (by_batch, by_head, by_row), end - begin, written=False)
+    for name, array in zip(("k_scales", "v_scales"), cache.new_scales):
+        told.scales(name, array)
+    for name, array in zip(("K_scales", "V_scales"), cache.scales if cache.new_scales else ()):
+        told.scales(name, array, written=True)
     for name, array in (("K", call.k), ("V", call.v)):
         told.rows(name, call._usable(array, plan), written=True)
     for name, array in cache.whole_numbers.items():
@@ -193,4 +215,4 @@ def _append(arrays, q, k_cache, v_cache, k, v, cache: _attention.Cache, options)
         from ._torch import has_changed
 
         has_changed(k_cache, v_cache)
-    return _attention.Cache(lengths, cache.block_table, tuple(usable), cache.cache_seqlens, (appended,), cache.scales)
+    return _attention.Cache(lengths, cache.block_table, tuple(usable), cache.cache_seqlens, (appended,), cache.scales, cache.new_scales)

@@ -1,11 +1,11 @@
-"""quantize_kv(): keys and values of a byte each, for flash_attn_with_kvcache."""
+"""quantize_kv(): keys and values of a byte each, or of half of one, for flash_attn_with_kvcache."""
 
 from __future__ import annotations
 
 from . import _attention
 from ._arrays import is_of_jax, is_of_torch, library_of
 
-LARGEST = {"float8_e4m3fn": 448.0, "int8": 127.0}
+LARGEST = {"float8_e4m3fn": 448.0, "int8": 127.0, "int4": 7.0}
 
 
 def quantize_kv(k, v, dtype="float8_e4m3fn", *, k_descale=None, v_descale=None):
@@ -13,17 +13,21 @@ def quantize_kv(k, v, dtype="float8_e4m3fn", *, k_descale=None, v_descale=None):
 
     A scale is the largest magnitude of a head of a sequence over the largest number of the type, 448 or 127, and 0 of a head of zeros.
     Each number is divided by it in float32 and rounded to the nearest of the type, of two that are as near to the even one; beyond the
-    largest number it becomes that. NaN stays NaN in float8_e4m3fn, and becomes 0 in int8.
+    largest number it becomes that. NaN stays NaN in float8_e4m3fn, and becomes 0 in int8 and int4.
+
+    In int4 each key of a head has a scale of its own, its largest magnitude over 7, and each value. Numbers go from -7 to 7, or with scales
+    that are given from -8 on. Two share a byte of uint8, the even column in its lower half.
 
     Args:
         k: [batch, n, kv_heads, d], of PyTorch, NumPy or CuPy. All of it counts: rows that nobody uses are left out before.
         v: As k.
-        dtype: "float8_e4m3fn" or "int8", or PyTorch's name for it.
-        k_descale: float32 [batch, kv_heads], the scale of keys that are there: so are new ones for the same cache.
+        dtype: "float8_e4m3fn", "int8" or "int4", or PyTorch's name for it.
+        k_descale: float32 [batch, kv_heads], the scale of keys that are there: so are new ones for the same cache. In int4
+            [batch, n, kv_heads].
         v_descale: Of values, as k_descale.
 
     Returns:
-        k, v, k_descale and v_descale, as flash_attn_with_kvcache takes them.
+        k, v, k_descale and v_descale, as flash_attn_with_kvcache takes them. In int4 k and v are uint8 [batch, n, kv_heads, d / 2].
 
     Raises:
         ValueError: The arrays do not fit together.
@@ -41,11 +45,15 @@ def quantize_kv(k, v, dtype="float8_e4m3fn", *, k_descale=None, v_descale=None):
         _attention.Call._refuse_another_kind(arrays, of, array, k)
         if len(array.shape) != 4:
             raise ValueError(f"{of} has the shape {list(array.shape)}; it must be [batch, n, kv_heads, d].")
-        heads = (int(array.shape[0]), int(array.shape[2]))
+        of_tokens = name == "int4"
+        if of_tokens and array.shape[3] % 2:
+            raise ValueError(f"{of} has {int(array.shape[3])} columns; of four bits two share a byte, so an odd number of columns is none.")
+        scaled = tuple(int(array.shape[i]) for i in ((0, 1, 2) if of_tokens else (0, 2)))
         if scale is not None:
             _attention.Call._refuse_another_kind(arrays, f"{of}_descale", scale, k)
-            if tuple(scale.shape) != heads:
-                raise ValueError(f"{of}_descale has the shape {list(scale.shape)}; it must be [batch, kv_heads], here {list(heads)}.")
+            if tuple(scale.shape) != scaled:
+                form = "[batch, n, kv_heads]" if of_tokens else "[batch, kv_heads]"
+                raise ValueError(f"{of}_descale has the shape {list(scale.shape)}; it must be {form}, here {list(scaled)}.")
         bytes_, scale = (_by_torch if is_of_torch(k) else _by_numpy)(arrays, array, scale, name)
         results.append(bytes_)
         scales.append(scale)
@@ -56,23 +64,34 @@ def _by_torch(arrays, array, scale, name: str):
     torch, largest = arrays.torch, LARGEST[name]
     numbers = array.detach().float()
     if scale is None:
-        scale = numbers.abs().amax((1, 3)) / largest if numbers.numel() else numbers.new_zeros(array.shape[0], array.shape[2])
+        axes = 3 if name == "int4" else (1, 3)
+        scale = numbers.abs().amax(axes) / largest if numbers.numel() else numbers.new_zeros(numbers.shape).sum(axes)
     scale = scale.float()
-    numbers = (numbers / torch.where(scale == 0, 1.0, scale)[:, None, :, None]).clamp(-largest, largest)
-    if name == "int8":
-        numbers = numbers.round().nan_to_num(0.0)
-    return numbers.to(getattr(torch, name)), scale
+    of_each = scale[..., None] if name == "int4" else scale[:, None, :, None]
+    numbers = (numbers / torch.where(of_each == 0, 1.0, of_each)).clamp(-8 if name == "int4" else -largest, largest)
+    if name == "float8_e4m3fn":
+        return numbers.to(torch.float8_e4m3fn), scale
+    numbers = numbers.round().nan_to_num(0.0).to(torch.int8)
+    return (_packed(numbers.view(torch.uint8)) if name == "int4" else numbers), scale
+
+
+def _packed(numbers):
+    """Whole numbers of four bits with their signs, in bytes of which the upper half says nothing."""
+    return numbers[..., ::2] & 15 | numbers[..., 1::2] << 4
 
 
 def _by_numpy(arrays, array, scale, name: str):
     module, largest = arrays.module, LARGEST[name]
     numbers = array.astype("float32")
     if scale is None:
-        scale = abs(numbers).max((1, 3)) / module.float32(largest) if numbers.size else module.zeros((array.shape[0], array.shape[2]), "float32")
+        axes = 3 if name == "int4" else (1, 3)
+        scale = abs(numbers).max(axes) / module.float32(largest) if numbers.size else numbers.sum(axes)
     scale = scale.astype("float32")
-    numbers = module.clip(numbers / module.where(scale == 0, module.float32(1), scale)[:, None, :, None], -largest, largest)
-    if name == "int8":
-        return module.nan_to_num(module.rint(numbers)).astype("int8"), scale
+    of_each = scale[..., None] if name == "int4" else scale[:, None, :, None]
+    numbers = module.clip(numbers / module.where(of_each == 0, module.float32(1), of_each), -8 if name == "int4" else -largest, largest)
+    if name != "float8_e4m3fn":
+        numbers = module.nan_to_num(module.rint(numbers)).astype("int8")
+        return (_packed(numbers.view("uint8")) if name == "int4" else numbers), scale
     try:
         return numbers.astype(name), scale
     except TypeError:

@@ -2,7 +2,7 @@
 turns. How long a launch takes, and how many bytes of K and V it reads in a second. decoding/README.md shows the rows.
     python3 python/measure/decoding.py --csv docs/results/CARD_decoding.csv --commit HASH [--rungs d02_split d05_dependent] [--rounds 20]
 With --cache: caches in one piece and in pages, of sequences that are full or of several lengths. With --bytes: rungs for bf16 on caches in
-one piece, and beside them the last one on the same keys and values in e4m3 and int8."""
+one piece, and beside them d13_bytes on the same keys and values in e4m3 and int8, and d17_nibbles in int4."""
 
 from __future__ import annotations
 
@@ -166,12 +166,13 @@ def cached_cases(rungs: list[str]):
         yield " ".join(filter(None, words)), lambda name: bytes_read, graphs
 
 
-BYTES = {"e4m3": "float8_e4m3fn", "int8": "int8"}
+BYTES = {"e4m3": "float8_e4m3fn", "int8": "int8", "int4": "int4"}
+READERS = {"d13_bytes": ("e4m3", "int8"), "d17_nibbles": ("int4",)}  # of which types
 
 
 def byte_cases(rungs: list[str]):
-    """As the others, but the bytes are each contender's own. The last rung reads bytes."""
-    *halves, last = rungs
+    """As the others, but the bytes are each contender's own."""
+    halves = [rung for rung in rungs if rung not in READERS]
     for kv_heads, lengths in [(KV_HEADS, each) for each in FULL + [[1024] * 8] + UNLIKE] + [(4, [65536])]:
         batch, room = len(lengths), max(lengths)
         numbers = 2 * kv_heads * D * sum(lengths)
@@ -187,8 +188,7 @@ def byte_cases(rungs: list[str]):
             return lambda result: ((result.float() - wanted).norm() / wanted.norm()).item()
 
         def of_rung(rung: str, there: list, most: float = peers.MOST_UNLIKE[torch.bfloat16]):
-            K, V, *scales = there[0][1:]
-            K, V = (each.float() * scale[:, None, :, None] for each, scale in zip((K, V), scales)) if scales else (K, V)
+            K, V = dequantised(*there[0][1:])
             call = lambda q, K, V, *scales: attend_cache(q, K, V, False, None, None, 0.0, None, None, False, None, rung, Cache(used, None, scales=scales))
             return graph_of([lambda each=each: call(*each) for each in there], unlike_of(K, V), most)
 
@@ -205,19 +205,29 @@ def byte_cases(rungs: list[str]):
                 return torch.ops.flash_attn_3.fwd(q, K, V, *given, *tail)[0]
 
             there = [(q.to(K.dtype), K, *others) for q, K, *others in there]
-            K, V, *scales = there[0][1:]
-            K, V = (each.float() * scale[:, None, :, None] for each, scale in zip((K, V), scales)) if scales else (K, V)
-            return graph_of([lambda each=each: call(*each) for each in there], unlike_of(K, V), most)
+            return graph_of([lambda each=each: call(*each) for each in there], unlike_of(*dequantised(*there[0][1:])), most)
 
         quantised = lambda dtype: [(q, *flash_ladder.quantize_kv(K, V, dtype)) for q, K, V in copies]
         graphs = {rung: lambda rung=rung: of_rung(rung, copies) for rung in halves}
-        graphs |= {f"{last} {name}": lambda dtype=dtype: of_rung(last, quantised(dtype)) for name, dtype in BYTES.items()}
+        graphs |= {f"{rung} {name}": lambda rung=rung, name=name: of_rung(rung, quantised(BYTES[name]))
+                   for rung in rungs for name in READERS.get(rung, ())}  # fmt: skip
         if "fa3" in peers.contenders():
             graphs = {"fa3": lambda: of_fa3(copies, peers.MOST_UNLIKE[torch.bfloat16]),
                       "fa3 e4m3": lambda: of_fa3(quantised(BYTES["e4m3"]), 0.1)} | graphs  # whose q and weights are e4m3, too
         text = f"lens_k={','.join(map(str, lengths))}" if len(set(lengths)) > 1 else ""
         words = [f"b={batch}", f"h={HEADS}", f"kv={kv_heads}", "nq=1", f"nk={room}", f"d={D}", "bf16", text]
-        yield " ".join(filter(None, words)), lambda name: numbers * (1 if name.endswith(tuple(BYTES)) else 2), graphs
+        # Of four bits each 128 have a scale of four bytes.
+        yield " ".join(filter(None, words)), lambda name: numbers * {"e4m3": 1, "int8": 1, "int4": 0.5 + 4 / D}.get(name.split()[-1], 2), graphs
+
+
+def dequantised(K, V, *scales):
+    """K and V as numbers: what bytes stand for, or themselves."""
+    if not scales:
+        return K, V
+    if K.dtype == torch.uint8:  # of four bits with their sign, the even column lower
+        K, V = (torch.stack(((each << 4).view(torch.int8) >> 4, each.view(torch.int8) >> 4), -1).flatten(-2) for each in (K, V))
+        return tuple(each * scale[..., None] for each, scale in zip((K, V), scales))
+    return tuple(each.float() * scale[:, None, :, None] for each, scale in zip((K, V), scales))
 
 
 def microseconds(graph: torch.cuda.CUDAGraph) -> float:
@@ -242,7 +252,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     last, rows = options.rungs[-1], []
     if options.bytes:
-        last += " e4m3"
+        last += f" {READERS[last][0]}"
     for words, bytes_read, makers in (byte_cases if options.bytes else cached_cases if options.cache else cases)(options.rungs):
         graphs = {}
         for name, make in makers.items():

@@ -348,32 +348,36 @@ MergeParams merge_params(const Arguments& arguments, bool in_f32) {
           .is_bf16 = spec.q_type == Element::bf16};
 }
 
-AppendParams append_params(const Arguments& arguments, int n) {
+// 16 bits are copied at a time, whatever they are: of the tokens, or of their scales.
+AppendParams append_params(const Arguments& arguments, int n, bool of_scales = false) {
   const Spec& spec = arguments.spec;
-  const int of_16_bits = spec.has_scales() ? 2 : 1;  // of bytes two are copied at a time
+  const int bits = of_scales ? 32 : info(spec.kv_type).bits;
   const auto strides = [&](const char* name) {
     const Arguments::Tensor* const found = arguments.find(name);
-    return found == nullptr ? ForwardParams::Strides{}
-                            : ForwardParams::Strides{found->strides[0] / of_16_bits, found->strides[1] / of_16_bits,
-                                                     found->strides[2] / of_16_bits};
+    ForwardParams::Strides in_16_bits{};
+    if (found != nullptr)
+      in_16_bits = {found->strides[0] * bits / 16, found->strides[1] * bits / 16, found->strides[2] * bits / 16};
+    return in_16_bits;
   };
+  const char *const k = of_scales ? "k_scales" : "k", *const v = of_scales ? "v_scales" : "v";
+  const char *const K = of_scales ? "K_scales" : "K", *const V = of_scales ? "V_scales" : "V";
   const int page_size = std::max(spec.page, 1);
-  return {.k = arguments.at("k"),
-          .v = arguments.at("v"),
-          .K = arguments.at("K"),
-          .V = arguments.at("V"),
+  return {.k = arguments.at(k),
+          .v = arguments.at(v),
+          .K = arguments.at(K),
+          .V = arguments.at(V),
           .cache_seqlens = static_cast<const int*>(arguments.at("cache_seqlens")),
           .lengths = static_cast<int*>(arguments.at("lengths")),
           .block_table = static_cast<const int*>(arguments.at("block_table")),
-          .k_strides = strides("k"),
-          .v_strides = strides("v"),
-          .K_strides = strides("K"),
-          .V_strides = strides("V"),
+          .k_strides = strides(k),
+          .v_strides = strides(v),
+          .K_strides = strides(K),
+          .V_strides = strides(V),
           .batch = spec.batch,
           .heads = spec.key_heads(),
           .n = n,
           .n_k = spec.keys(),
-          .d = spec.d / of_16_bits,
+          .d = (of_scales ? 1 : spec.d) * bits / 16,
           .most_pages = (spec.keys() + page_size - 1) / page_size,
           .page_size = page_size};
 }
@@ -474,9 +478,15 @@ int flash_ladder_append(const flash_ladder_plan* plan, const flash_ladder_tensor
                         int n, void* stream) {
   const Arguments arguments = arguments_of(plan->spec, tensors, data, count);
   return done([&] {
-    if (plan->device != FLASH_LADDER_EMULATOR) return append_on_gpu(append_params(arguments, n), plan->device, stream);
+    const bool with_scales = arguments.find("k_scales") != nullptr;
+    if (plan->device != FLASH_LADDER_EMULATOR) {
+      const Status status = append_on_gpu(append_params(arguments, n), plan->device, stream);
+      if (!status || !with_scales) return status;
+      return append_on_gpu(append_params(arguments, n, true), plan->device, stream);
+    }
     return emulate("append", arguments, tensors, [&](emulator::Device& emulated, const Arguments& there) {
       append(emulated, append_params(there, n));
+      if (with_scales) append(emulated, append_params(there, n, true));
     });
   });
 }

@@ -234,7 +234,7 @@ class Bytes(Cached):
         for error, words, given in (
             (ValueError, r"k_descale has the shape \[4, 1\]; it must be \[batch, kv_heads\], here \[4, 2\]", {"k_descale": k_scale[:, :1]}),
             (TypeError, "v_descale is .*float16; the kernel reads float32", {"v_descale": self.put(self.get(v_scale).astype(np.float16))}),
-            (TypeError, "k is .*float16; with a scale for each head it is one of float8_e4m3fn, int8", {"k_cache": self.put(self.K), "v_cache": self.put(self.V)}),
+            (TypeError, "k is .*float16; with scales it is one of float8_e4m3fn, int8, uint8", {"k_cache": self.put(self.K), "v_cache": self.put(self.V)}),
             (TypeError, "k is .*int8, and v .*float16", {"v_cache": self.put(self.V)}),
             (TypeError, "(?s)k is .*float16, and k_cache .*int8.*quantize_kv", {"k": self.put(self.k), "v": self.put(self.v)}),
             (NotImplementedError, "d11_thrift takes .*, not in fp16, s8 and fp16", {"num_splits": 1}),
@@ -247,12 +247,102 @@ class Bytes(Cached):
             with self.subTest(words), self.assertRaisesRegex(error, words):
                 flash_ladder.attention(self.put(self.q), K, V, **{**dict(k_descale=k_scale, v_descale=v_scale), **given})
         quantise = lambda *given, **named: flash_ladder.quantize_kv(self.put(self.k), *given, **named)
-        with self.assertRaisesRegex(TypeError, "one of float8_e4m3fn, int8"):
-            quantise(self.put(self.v), "int4")
+        with self.assertRaisesRegex(TypeError, "one of float8_e4m3fn, int8, int4"):
+            quantise(self.put(self.v), "int2")
         with self.assertRaisesRegex(ValueError, r"v has the shape .*\[batch, n, kv_heads, d\]"):
             quantise(self.put(self.v[0]), "int8")
         with self.assertRaisesRegex(ValueError, "k_descale has the shape"):
             quantise(self.put(self.v), "int8", k_descale=k_scale[:2])
+
+
+class Nibbles(Cached):
+    """Caches of four bits for each number, with a scale of each key of each head."""
+
+    def dtype(self):
+        return "int4"
+
+    def quantised(self, *of, **scales):
+        """As flash_attn_with_kvcache takes them, and the numbers that these stand for."""
+        made = flash_ladder.quantize_kv(*(self.put(np.nan_to_num(each)) for each in of), self.dtype(), **scales)
+        return made, [self.numbers(each) * self.get(scale)[..., None] for each, scale in zip(made[:2], made[2:])]
+
+    def numbers(self, bytes_):
+        halves = self.get(bytes_)[..., None] >> np.array([0, 4], np.uint8) & 15
+        return ((halves.astype(np.int64) ^ 8) - 8).reshape(*bytes_.shape[:-1], -1).astype(np.float32)
+
+    def test_answers_are_those_of_the_numbers(self):
+        (K, V, k_scale, v_scale), numbers = self.quantised(self.K, self.V)
+        self.assertEqual((tuple(K.shape), tuple(k_scale.shape)), ((len(FEW_KEYS), ROOM, KV, D // 2), (len(FEW_KEYS), ROOM, KV)))
+        scales = dict(k_descale=k_scale, v_descale=v_scale)
+        self.assertEqual(flash_ladder.why(self.put(self.q), K, V, **scales).rung, "d17_nibbles")
+        answers = [reference.attention(self.q[i : i + 1], *(each[i : i + 1, :length] for each in numbers), causal=True) for i, length in enumerate(FEW_KEYS)]
+        finite = lambda each: np.where(np.isinf(each), 0, each)  # queries without a key
+        got = flash_attn_with_kvcache(self.put(self.q), K, V, cache_seqlens=self.put(self.lengths), causal=True, return_softmax_lse=True, **scales)
+        self.close([finite(self.get(each)) for each in got], [finite(np.concatenate(each)) for each in zip(*answers)])
+        one_query = flash_attn_with_kvcache(self.put(self.q[:, -1:]), K, V, cache_seqlens=self.put(self.lengths), **scales)  # a narrow tile
+        self.close([self.get(one_query)], [np.concatenate([out[:, -1:] for out, _ in answers])])
+        part = [each[:, :40] for each in (K, V, k_scale, v_scale)]
+        self.assertEqual(self.get(flash_ladder.attention(self.put(self.q), *part[:2], causal=True, k_descale=part[2], v_descale=part[3])).tobytes(),
+                         self.get(flash_attn_with_kvcache(self.put(self.q), *part[:2], causal=True, k_descale=part[2], v_descale=part[3])).tobytes())  # fmt: skip
+
+    def test_pages_and_new_tokens(self):
+        (K, V, *scales), _ = self.quantised(self.K, self.V)
+        (k, v, *new_scales), _ = self.quantised(self.k, self.v)
+        options = dict(cache_seqlens=self.put(self.lengths), causal=True, k_new_descale=new_scales[0], v_new_descale=new_scales[1])
+        size, batch = 64, len(FEW_KEYS)
+        most = ROOM // size
+        table = np.arange(batch * most, dtype=np.int32).reshape(batch, most)[:, ::-1].copy()
+        pages = []
+        for each in (K, V, *scales):
+            made = np.zeros((batch * most, size, *each.shape[2:]), self.get(each).dtype)
+            made[table.reshape(-1)] = self.get(each).reshape(batch * most, size, *each.shape[2:])
+            pages.append(self.put(made))
+        in_one = flash_attn_with_kvcache(self.put(self.q), K, V, k, v, k_descale=scales[0], v_descale=scales[1], **options)
+        in_pages = flash_attn_with_kvcache(self.put(self.q), *pages[:2], k, v, block_table=self.put(table), k_descale=pages[2], v_descale=pages[3], **options)
+        self.assertEqual(self.get(in_one).tobytes(), self.get(in_pages).tobytes())
+        for cache, new in zip((K, V, *scales), (k, v, *new_scales)):
+            for i, length in enumerate(FEW_KEYS):
+                self.assertEqual(self.get(cache)[i, length : length + NEW].tobytes(), self.get(new)[i].tobytes())
+        longer = flash_attn_with_kvcache(self.put(self.q), K, V, cache_seqlens=self.put(self.lengths + np.int32(NEW)), causal=True, k_descale=scales[0], v_descale=scales[1])
+        self.assertEqual(self.get(in_one).tobytes(), self.get(longer).tobytes())
+
+    def test_how_is_rounded(self):
+        numbers = np.zeros((1, 9, 1, 4), np.float32)
+        numbers[0, :, 0, 1] = [7, -7, 2.5, 3.5, -0.5, 0.4, 1e9, -1e9, np.nan]
+        one = self.put(np.ones((1, 9, 1), np.float32))
+        k, v, _, v_scale = flash_ladder.quantize_kv(self.put(numbers), self.put(numbers[:, :6] * 3), self.dtype(), k_descale=one)
+        self.assertEqual(self.numbers(k)[0, :, 0, 1].tolist(), [7, -7, 2, 4, 0, 0, 7, -8, 0])
+        self.assertEqual(self.get(k)[0, :2, 0].tolist(), [[0x70, 0], [0x90, 0]])
+        self.close([self.get(v_scale)[0, :, 0]], [np.array([3, 3, 7.5 / 7, 1.5, 1.5 / 7, 1.2 / 7], np.float32)])
+        self.assertEqual(np.abs(self.numbers(v)).max(-1)[0, :, 0].tolist(), [7] * 6)
+        zeros = flash_ladder.quantize_kv(self.put(0 * numbers[:, :2]), self.put(numbers[:, :0]), self.dtype())
+        self.assertFalse(self.get(zeros[0]).any() or self.get(zeros[2]).any())
+        self.assertEqual(tuple(zeros[3].shape), (1, 0, 1))
+
+    def test_what_cannot_be_is_said(self):
+        (K, V, k_scale, v_scale), _ = self.quantised(self.K, self.V)
+        (k, v, k_new, v_new), _ = self.quantised(self.k, self.v)
+        given = dict(q=self.put(self.q), k_cache=K, v_cache=V, cache_seqlens=self.put(self.lengths), k_descale=k_scale, v_descale=v_scale)
+        of_33 = self.put(np.zeros((len(FEW_KEYS), NEW, HEADS, 33), np.float16))
+        for error, words, changed in (
+            (ValueError, "q has 33 columns; of four bits two share a byte", {"q": of_33}),
+            (ValueError, "k has half as many columns", {"k_cache": K[..., :16], "v_cache": V[..., :16]}),
+            (ValueError, r"k_descale has the shape \[4, 2\]; it must be as the cache is, without d, here \[4, 320, 2\]", {"k_descale": k_scale[:, 0]}),
+            (TypeError, "v_descale is .*float16; the kernel reads float32", {"v_descale": self.put(self.get(v_scale).astype(np.float16))}),
+            (ValueError, "four bits comes with k_descale and v_descale", {"v_descale": None}),
+            (ValueError, "have other strides", {"v_descale": self.put(np.asfortranarray(self.get(v_scale)))}),
+            (ValueError, "k_new_descale and v_new_descale come with new keys", {"k": k, "v": v}),
+            (ValueError, "k_new_descale and v_new_descale come with new keys", {"k_new_descale": k_new, "v_new_descale": v_new}),
+            (ValueError, r"v_new_descale has the shape \[4, 2, 2\]; it must be \[batch, n, kv_heads\]", {"k": k, "v": v, "k_new_descale": k_new, "v_new_descale": v_new[:, :2]}),
+            (NotImplementedError, "d11_thrift takes .*, not in fp16, s4 and fp16", {"num_splits": 1}),
+            (NotImplementedError, "head dimension of 32 to 128, a multiple of 32 .d=48 is not.", {"q": self.put(self.q[..., :48].copy()), "k_cache": K[..., :24], "v_cache": V[..., :24]}),
+        ):  # fmt: skip
+            with self.subTest(words), self.assertRaisesRegex(error, words):
+                flash_attn_with_kvcache(**{**given, **changed})
+        with self.assertRaisesRegex(ValueError, "k has 63 columns; of four bits two share a byte"):
+            flash_ladder.quantize_kv(self.put(self.k[..., 1:]), self.put(self.v[..., 1:]), self.dtype())
+        with self.assertRaisesRegex(ValueError, r"k_descale has the shape \[4, 3\]; it must be \[batch, n, kv_heads\], here \[4, 3, 2\]"):
+            flash_ladder.quantize_kv(self.put(self.k), self.put(self.v), self.dtype(), k_descale=k_new[..., 0])
 
 
 class Refusals(Cached):
@@ -289,7 +379,8 @@ class Refusals(Cached):
             str(inspect.signature(flash_attn_with_kvcache)),
             "(q, k_cache, v_cache, k=None, v=None, rotary_cos=None, rotary_sin=None, cache_seqlens=None, cache_batch_idx=None, "
             "cache_leftpad=None, block_table=None, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, "
-            "rotary_interleaved=True, alibi_slopes=None, num_splits=0, return_softmax_lse=False, k_descale=None, v_descale=None)",
+            "rotary_interleaved=True, alibi_slopes=None, num_splits=0, return_softmax_lse=False, k_descale=None, v_descale=None, "
+            "k_new_descale=None, v_new_descale=None)",
         )
 
 
@@ -386,6 +477,12 @@ class BytesOfTorch(Bytes):
         one = torch.ones(1, 1)
         k, *_ = flash_ladder.quantize_kv(numbers, numbers, torch.float8_e4m3fn, k_descale=one, v_descale=one)
         self.assertEqual(k.view(torch.uint8)[0, :, 0, 0].tolist(), [0x7E, 0x7E, 0x7E, 0xFE, 0x58, 0x5A, 0x00, 0x7F])
+
+
+@unittest.skipIf(torch is None, "this Python has no torch")
+class NibblesOfTorch(Nibbles):
+    device = OfTorch.device
+    put, get = OfTorch.put, OfTorch.get
 
 
 if __name__ == "__main__":

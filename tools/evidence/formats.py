@@ -1,5 +1,5 @@
 """What keys and values in a byte, or in half of one, cost in accuracy, whatever kernel reads them: the error of O in double precision.
-decoding/d13_bytes/README.md shows it.
+decoding/d13_bytes/README.md and d17_nibbles show it.
     python3 -m tools.evidence.formats"""
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ FORMATS = {
     "int8, a scale a head": lambda x: scaled(x, 127, np.rint),
     "int8, a scale a token": lambda x: scaled(x, 127, np.rint, 1),
     "int4, a scale a token": lambda x: scaled(x, 7, np.rint, 1),
+    "int4, a scale a head": lambda x: scaled(x, 7, np.rint),
 }
 
 

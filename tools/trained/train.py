@@ -37,11 +37,11 @@ def hash_of(name: str) -> int:
     return value
 
 
-def rotated(x: torch.Tensor) -> torch.Tensor:
-    """Rotary positions: pairs of columns turn with the position, each pair at a speed of its own."""
+def rotated(x: torch.Tensor, first: int = 0) -> torch.Tensor:
+    """Rotary positions, from `first` on: pairs of columns turn with the position, each pair at a speed of its own."""
     half = HEAD_DIM // 2
     speed = 10000.0 ** (-torch.arange(half, device=x.device) / half)
-    angle = torch.arange(x.shape[-2], device=x.device)[:, None] * speed
+    angle = (first + torch.arange(x.shape[-2], device=x.device))[:, None] * speed
     low, high = x[..., :half].float(), x[..., half:].float()
     return torch.cat([low * angle.cos() - high * angle.sin(), low * angle.sin() + high * angle.cos()], -1).to(x.dtype)
 
@@ -78,25 +78,28 @@ class Model(nn.Module):
         return self.head(self.last(x))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(about: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2])
-    parser.add_argument("--out", type=Path, default=Path("."))
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--batch", type=int, default=32)
-    options = parser.parse_args()
+    return parser
+
+
+def trained(options: argparse.Namespace, device: str = "cuda", length: int = N) -> tuple[Model, torch.Tensor, list[str]]:
+    """A model of the text under options.root, after so many seconds; what was held back of the text; the loss over the steps."""
     torch.manual_seed(1)
-    text = torch.tensor(np.frombuffer(text_of(options.root), np.uint8).astype(np.int64)).cuda()
+    text = torch.tensor(np.frombuffer(text_of(options.root), np.uint8).astype(np.int64)).to(device)
     held_back, text = text[-4 * N:], text[:-4 * N]
-    model = Model().cuda()
+    model = Model().to(device)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1)
     started, step, log = time.time(), 0, []
     while (share := (time.time() - started) / options.seconds) < 1:
         for group in optimiser.param_groups:
             group["lr"] = 1e-3 * min(1, step / 100) * (1 - share)
-        begin = torch.randint(len(text) - N - 1, (options.batch,), device="cuda")
-        tokens = text[begin[:, None] + torch.arange(N + 1, device="cuda")]
-        with torch.autocast("cuda", torch.bfloat16):
+        begin = torch.randint(len(text) - length - 1, (options.batch,), device=device)
+        tokens = text[begin[:, None] + torch.arange(length + 1, device=device)]
+        with torch.autocast(device, torch.bfloat16):
             loss = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
@@ -105,11 +108,20 @@ def main() -> None:
         if step % 100 == 0:
             log.append(f"{step} {loss.item():.3f}")
         step += 1
+    log.append(f"{step} steps, {len(text)} bytes of text")
+    return model, held_back, log
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--out", type=Path, default=Path("."))
+    options = parser.parse_args()
+    model, held_back, log = trained(options)
     for layer in model.layers:
         layer.kept = []
     with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
         loss = F.cross_entropy(model(held_back[None, :N]).flatten(0, 1), held_back[1:N + 1])
-    log.append(f"{step} steps, {len(text)} bytes of text; the text held back: {loss.item():.3f} nats a byte")
+    log[-1] += f"; the text held back: {loss.item():.3f} nats a byte"
     (options.out / "trained.txt").write_text("\n".join(log) + "\n")
     kept = [[x[0].float().half().cpu().numpy() for x in layer.kept or []] for layer in model.layers]
     np.savez_compressed(options.out / "trained.npz", Q=np.stack([q for q, _ in kept]), K=np.stack([k for _, k in kept]))

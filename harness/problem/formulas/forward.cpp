@@ -19,24 +19,28 @@ Layout layout_of(const Spec& spec) {
 }
 
 std::vector<TensorSpec> forward_inputs(const Spec& spec) {
-  const auto in = [&](const char* name, Element element, int64_t heads, int64_t rows, const Lengths& lengths) {
-    const int pad = name == std::string_view("V") ? 2 * spec.pad : spec.pad;  // each has strides of its own
-    TensorSpec made = tensor(name, element, {spec.batch, heads, rows, spec.d}, layout_of(spec), pad);
+  const auto in = [&](const char* name, Element element, int64_t heads, int64_t rows, const Lengths& lengths,
+                      int64_t columns) {
+    const int times = columns == 1 ? 0 : name == std::string_view("V") ? 2 : 1;  // each has strides of its own
+    TensorSpec made = tensor(name, element, {spec.batch, heads, rows, columns}, layout_of(spec), times * spec.pad);
     made.lengths = lengths;
     if (spec.has_cache() && name != std::string_view("Q")) {
       made.page = spec.page > 0 ? spec.page : rows;
-      made.strides = tensor(name, element, {1, heads, made.page, spec.d}, layout_of(spec), pad).strides;
+      made.strides = tensor(name, element, {1, heads, made.page, columns}, layout_of(spec), times * spec.pad).strides;
     } else if (lengths.count > 0) {
       made.strides[0] = 0;
     }
     return made;
   };
-  std::vector<TensorSpec> specs{in("Q", spec.q_type, spec.heads, spec.n, spec.lens_q),
-                                in("K", spec.kv_type, spec.key_heads(), spec.keys(), spec.lens_k),
-                                in("V", spec.kv_type, spec.key_heads(), spec.keys(), spec.lens_k)};
-  if (spec.has_scales()) {
-    for (const char* name : {"K_scales", "V_scales"})
+  std::vector<TensorSpec> specs{in("Q", spec.q_type, spec.heads, spec.n, spec.lens_q, spec.d),
+                                in("K", spec.kv_type, spec.key_heads(), spec.keys(), spec.lens_k, spec.d),
+                                in("V", spec.kv_type, spec.key_heads(), spec.keys(), spec.lens_k, spec.d)};
+  for (const char* name : {"K_scales", "V_scales"}) {
+    if (spec.has_token_scales()) {
+      specs.push_back(in(name, Element::f32, spec.key_heads(), spec.keys(), spec.lens_k, 1));
+    } else if (spec.has_scales()) {
       specs.push_back(tensor(name, Element::f32, {spec.batch, spec.key_heads(), 1, 1}));
+    }
   }
   const auto fixed = [&](const char* name, Element element, int64_t count) {
     specs.push_back(tensor(name, element, {1, 1, 1, count}));

@@ -225,6 +225,15 @@ uint32_t differences_of_halves(const uint32_t* in) {
   return of(in[0], in[1]) | of(in[0] >> 16, in[1] >> 16) << 16;
 }
 
+// An f32 that bf16 are apart is rounded, as the exact difference is: it has more than twice their bits.
+uint32_t differences_of_bf16(const uint32_t* in) {
+  const auto of = [](uint32_t a, uint32_t b) {
+    return nearest_bfloat(
+        std::bit_cast<uint32_t>(static_cast<float>(bfloat_value(a & 0xffff) - bfloat_value(b & 0xffff))));
+  };
+  return of(in[0], in[1]) | of(in[0] >> 16, in[1] >> 16) << 16;
+}
+
 // The same of 8 bits, whose largest number is as far as it goes.
 double e4m3_value(uint32_t bits) {
   return value_of_8(bits, 3);
@@ -707,6 +716,7 @@ const std::map<std::string_view, Expectation>& expectations() {
       {"unpack_e4m3x2", [](const Words& in) { return unpacked_of_8(in, 3); }},
       {"unpack_e5m2x2", [](const Words& in) { return unpacked_of_8(in, 2); }},
       {"sub_f16x2", [](const Words& in) { return with_results(in, 2, differences_of_halves); }},
+      {"sub_bf16x2", [](const Words& in) { return with_results(in, 2, differences_of_bf16); }},
       {"prmt_b32", [](const Words& in) { return with_results(in, 3, selected_bytes); }},
       {"lop3_b32", functions_of_bits},
       {"red_release_add_u32", sums_in_turn},
@@ -716,6 +726,12 @@ const std::map<std::string_view, Expectation>& expectations() {
       {"cp_async_bulk_store", halves_apart},
       {"cp_reduce_async_bulk_add_f32", sums_of_bulk},
       {"cp_async_16", [](const Words& in) { return chunks_scattered(in, 4); }},
+      {"cp_async_4",
+       [](const Words& in) {
+         Words kept = in;
+         for (size_t lane = 1; lane < 32; lane += 2) kept[lane] = 0;
+         return chunks_scattered(kept, 1);
+       }},
       {"cp_async_commit", same},
       {"cp_async_wait", same},
       {"__syncthreads", [](const Words& in) { return exchanged(in, 37); }},
@@ -851,8 +867,9 @@ Expectation expectation_of(std::string_view name) {
 }
 
 // Primitives that no GPU has answered for yet. Whoever records their fixtures takes them off this list.
-const std::set<std::string> AWAITING_FIXTURE = {"wgmma_ss_e4m3",      "wgmma_ss_e4m3.n128",           "wgmma_rs_e4m3",
-                                                "wgmma_rs_e4m3.n128", "cp_async_bulk_tensor_4d.e4m3", "sub_f16x2"};
+const std::set<std::string> AWAITING_FIXTURE = {
+    "wgmma_ss_e4m3", "wgmma_ss_e4m3.n128", "wgmma_rs_e4m3", "wgmma_rs_e4m3.n128", "cp_async_bulk_tensor_4d.e4m3",
+    "sub_f16x2",     "sub_bf16x2",         "cp_async_4"};
 
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file);

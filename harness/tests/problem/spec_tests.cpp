@@ -142,6 +142,7 @@ TEST_CASE("a malformed problem is refused by its word, with what that could have
       {"blocks=0.5 block_keys=96", {"block_keys takes", "64"}},
       {"partial=0.5", {"partial", "blocks=0.3"}},
       {"n=9 lens_q=9 blocks=0.5", {"several lengths", "blocks"}},
+      {"types=bf16,s4,bf16 d=33", {"share a byte", "d=33 is odd"}},
   };
   for (const auto& [text, parts] : wrong) {
     INFO(text);
