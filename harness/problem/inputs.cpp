@@ -526,25 +526,34 @@ Inputs make_inputs(InputKind kind, const Spec& spec, uint64_t seed) {
   square.heads = spec.key_heads();
   square.n = std::max(spec.n, spec.keys());
   if (spec.has_scales()) square.kv_type = Element::f16;  // before they are bytes
+  if (spec.has_Q_scales()) square.q_type = Element::f16;
   const QKV made = make_qkv(kind, square, seed);
+  const int64_t group = spec.heads / spec.key_heads();
+  const auto numbers_of = [&](std::string_view name) -> const Numbers& {
+    return name == "Q" ? made.Q : name == "K" ? made.K : made.V;
+  };
+  // What the bytes of a unit of a tensor are multiplied by.
+  const auto scale_in = [&](const TensorSpec& tensor, int64_t unit) {
+    const bool is_Q = tensor.name == "Q";
+    return scale_of(tensor.element, numbers_of(tensor.name), is_Q ? unit / group : unit, square.n * spec.d,
+                    is_Q ? seed + 2 + static_cast<uint64_t>(unit % group) : seed + (tensor.name == "V"));
+  };
   Tensors tensors;
   for (const TensorSpec& each : formula_of(spec).inputs(spec)) {
-    if (each.name == "Q") {
-      tensors.add(tensor_of(each, made.Q, square.n, spec.heads / spec.key_heads(), square.n - spec.n));
-    } else if (each.name == "K" || each.name == "V") {
-      const Numbers& values = each.name == "K" ? made.K : made.V;
+    if (each.name == "Q" || each.name == "K" || each.name == "V") {
+      const bool is_Q = each.name == "Q";
       std::vector<float> factors;
-      for (int64_t unit = 0; spec.has_scales() && unit < each.units(); ++unit) {
-        const float scale = scale_of(each.element, values, unit, square.n * spec.d, seed + (each.name == "V"));
+      for (int64_t unit = 0; (is_Q ? spec.has_Q_scales() : spec.has_scales()) && unit < each.units(); ++unit) {
+        const float scale = scale_in(each, unit);
         factors.push_back(scale == 0 ? 1 : 1 / scale);
       }
-      Tensor& keys = tensors.add(tensor_of(each, values, square.n, 1, 0, factors));
-      if (kind == InputKind::nan_unseen) forget_unseen(keys, spec);
-    } else if (each.name == "K_scales" || each.name == "V_scales") {
+      Tensor& numbers = tensors.add(
+          tensor_of(each, numbers_of(each.name), square.n, is_Q ? group : 1, is_Q ? square.n - spec.n : 0, factors));
+      if (!is_Q && kind == InputKind::nan_unseen) forget_unseen(numbers, spec);
+    } else if (each.name.ends_with("_scales")) {
       Tensor& scales = tensors.add(Tensor(each));
-      const bool of_V = each.name == "V_scales";
       for (int64_t unit = 0; unit < each.units(); ++unit)
-        scales.set(unit, scale_of(spec.kv_type, of_V ? made.V : made.K, unit, square.n * spec.d, seed + of_V));
+        scales.set(unit, scale_in(tensors[each.name.substr(0, 1)].spec(), unit));
     } else if (const std::vector<int>* const listed = list_named(each.name, spec)) {
       Tensor& tensor = tensors.add(Tensor(each));
       const int64_t of_sequence = std::ssize(*listed) / spec.batch, of_all = of_sequence * spec.heads;
