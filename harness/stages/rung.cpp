@@ -191,6 +191,15 @@ void convert(const Arguments& arguments, TokenScaleParams& params) {
   params.scale_strides = {strides[0], strides[1], strides[2]};
 }
 
+void convert(const Arguments& arguments, ByteInputParams& params) {
+  convert(arguments, static_cast<ModelParams&>(params));
+  const auto scales = [&](const char* name) {
+    const Arguments::Tensor* const of = arguments.find(name);
+    return ByteInputParams::Scales{static_cast<const float*>(of->data), of->strides[0], of->strides[1]};
+  };
+  params.Q_scales = scales("Q_scales"), params.K_scales = scales("K_scales"), params.V_scales = scales("V_scales");
+}
+
 namespace {
 
 void convert_functions(const Arguments& arguments, auto& params) {

@@ -42,6 +42,7 @@ std::vector<TensorSpec> forward_inputs(const Spec& spec) {
       specs.push_back(tensor(name, Element::f32, {spec.batch, spec.key_heads(), 1, 1}));
     }
   }
+  if (spec.has_Q_scales()) specs.push_back(tensor("Q_scales", Element::f32, {spec.batch, spec.heads, 1, 1}));
   const auto fixed = [&](const char* name, Element element, int64_t count) {
     specs.push_back(tensor(name, element, {1, 1, 1, count}));
     specs.back().is_fixed = true;
