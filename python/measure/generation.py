@@ -3,7 +3,7 @@ random numbers: tokens per second with different attentions, in turns. A step is
 the choice of the most likely one: in a CUDA graph, and by launches, as users call it.
     python3 python/measure/generation.py --csv docs/results/CARD_generation.csv --commit HASH [--sequences 1 8 64] [--tokens 2048 32768]
 A row is an attention: `ms` of a step, `over_sdpa` SDPA's time over its own, the median of the rounds' ratios, between `over_lo` and `over_hi`
-(95 %); `attention_share`, in a graph, is the time of the layers' attention alone over a step's. `sequences` are fewer than `asked` where
+(95 %), both empty where SDPA finds no room; `attention_share`, in a graph, is the time of the layers' attention alone over a step's. `sequences` are fewer than `asked` where
 the cache of all does not fit. Without a GPU: a tiny model, on the emulator."""
 
 from __future__ import annotations
@@ -187,19 +187,19 @@ def main(arguments: list[str] | None = None) -> None:
                 times = race(found, case, how, rounds, options.steps)
                 alone = race(found, case, "alone", 3, 4) if how == "replay" else {}
                 for name, its in times.items():
-                    ratios = [a / b for a, b in zip(times.get("sdpa", its), its)]
-                    low, high = peers.interval(ratios)
-                    ms = statistics.median(its)
-                    beside = found.get("sdpa", found[name]).logits
-                    unlike = ((found[name].logits - beside).norm() / beside.norm()).item()
+                    ms, over, unlike = statistics.median(its), [""] * 3, ""
+                    if "sdpa" in times:
+                        ratios = [a / b for a, b in zip(times["sdpa"], its)]
+                        over = [f"{ratio:.4f}" for ratio in (statistics.median(ratios), *peers.interval(ratios))]
+                        beside = found["sdpa"].logits
+                        unlike = f"{((found[name].logits - beside).norm() / beside.norm()).item():.1e}"
                     rows.append({
                         "gpu": torch.cuda.get_device_name() if ON_GPU else "emulator", "torch": torch.__version__,
                         "transformers": transformers.__version__, "attention": name, "how": {"replay": "graph", "launch": "launches"}[how],
                         "asked": asked, "sequences": sequences, "tokens": tokens, "cache_gb": f"{sequences * of_each / 1e9:.1f}",
                         "rounds": rounds, "ms": f"{ms:.3f}", "tokens_per_s": f"{sequences / ms * 1e3:.0f}",
                         "attention_share": f"{statistics.median(alone[name]) / ms:.3f}" if alone else "",
-                        "over_sdpa": f"{statistics.median(ratios):.4f}", "over_lo": f"{low:.4f}", "over_hi": f"{high:.4f}",
-                        "unlike_sdpa": f"{unlike:.1e}", "commit": options.commit, "date": datetime.date.today().isoformat(),
+                        **dict(zip(("over_sdpa", "over_lo", "over_hi"), over)), "unlike_sdpa": unlike, "commit": options.commit, "date": datetime.date.today().isoformat(),
                     })  # fmt: skip
                     shown = "attention", "how", "sequences", "tokens", "ms", "tokens_per_s", "attention_share", "over_sdpa", "unlike_sdpa"
                     print({key: rows[-1][key] for key in shown}, file=sys.stderr, flush=True)
