@@ -867,9 +867,7 @@ Expectation expectation_of(std::string_view name) {
 }
 
 // Primitives that no GPU has answered for yet. Whoever records their fixtures takes them off this list.
-const std::set<std::string> AWAITING_FIXTURE = {
-    "wgmma_ss_e4m3", "wgmma_ss_e4m3.n128", "wgmma_rs_e4m3", "wgmma_rs_e4m3.n128", "cp_async_bulk_tensor_4d.e4m3",
-    "sub_f16x2",     "sub_bf16x2",         "cp_async_4"};
+const std::set<std::string> AWAITING_FIXTURE = {"sub_bf16x2", "cp_async_4"};
 
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file);
