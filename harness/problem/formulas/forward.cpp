@@ -50,7 +50,7 @@ std::vector<TensorSpec> forward_inputs(const Spec& spec) {
   for (const auto& [is_asked, name] : {std::pair{spec.alibi, "slopes"}, std::pair{spec.sink, "sinks"}}) {
     if (!is_asked) continue;
     fixed(name, Element::f32, spec.heads);
-    specs.back().of_heads = true;
+    specs.back().per_head = true;
   }
   if (spec.lens_q.count > 0) {
     fixed("cu_seqlens_q", Element::i32, spec.batch + 1);
