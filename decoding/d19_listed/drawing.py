@@ -7,8 +7,8 @@ DRAWING.text(4, 14, "heads", "label")
 left = 4
 for name, steps in (("A", 3), ("B", 9), ("C", 3)):
     DRAWING.box(left, 22, 20 * steps - 2, 20, "data", name)
-    DRAWING.box(left, 46, 18, 14, "work", "sink")
+    DRAWING.box(left, 46, 36, 20, "work", "sink")
     left += 20 * steps
-DRAWING.text(4, 82, "blocks", "label")
+DRAWING.text(4, 88, "blocks", "label")
 for block in range(3):
-    DRAWING.box(4 + 100 * block, 90, 98, 20, "work", f"{block}")
+    DRAWING.box(4 + 100 * block, 96, 98, 20, "work", f"{block}")
