@@ -1,5 +1,5 @@
-// d17_nibbles. A cache of numbers of four bits, two to a byte, with a scale for each key of each head. In registers eight
-// of them become 16 bits each; K's scale multiplies a column of S, and V's a column of P.
+// d17_nibbles. A cache of numbers of four bits, two to a byte, with a scale for each key of each head. In registers
+// eight of them become 16 bits each; K's scale multiplies a column of S, and V's a column of P.
 // Before:  d13_bytes reads a byte for each number, and reading is what takes time.
 // Tile:    16x32 for each of 8 warps, or 32x16 where there are more rows; a block on an SM.
 //          Shared: 136 KiB (a warp 17: K, V and their scales 4 x 4.25, or 8 x 2.125).

@@ -595,7 +595,8 @@ class Call:
             if tuple(values.shape) != wanted:
                 raise ValueError(f"{name} has the shape {list(values.shape)}; it must be {form}, here {list(map(int, wanted))}.")
             self._device_of(("q", self.q), (name, values))
-        if self.cache.scales and self.arrays.strides(self.cache.scales[0]) != self.arrays.strides(self.cache.scales[1]):
+        scales = self.cache.scales
+        if scales and any(a != b for a, b, n in zip(*map(self.arrays.strides, scales), scales[0].shape) if n > 1):
             raise ValueError("k_descale and v_descale have other strides; the kernel reads them alike.\n  Copies in one piece have the same")
         for name, values in self.cache.whole_numbers.items():
             self._refuse_another_kind(self.arrays, name, values, self.q)
