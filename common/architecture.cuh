@@ -1,6 +1,6 @@
 // Every kernel is compiled for every GPU of the build, so that the build need not know which rung runs where. An
 // instruction that a GPU does not have ends the kernel there, and what comes after it is not compiled. Nobody meets
-// that end: the harness starts no rung on a GPU older than its `min_sm` or newer than its `max_sm` (harness/stage.hpp).
+// that end: the harness starts no rung on a GPU older than its `min_sm` or newer than its `max_sm` (harness/stages/stage.hpp).
 //
 // A function with a newer instruction than sm_75 begins with one of these, before its asm:
 //   needs_sm<80>();    an instruction of sm_80 and newer

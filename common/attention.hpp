@@ -85,6 +85,14 @@ struct TokenScaleParams : CacheParams {
   Strides scale_strides;             // of both
 };
 
+// All three of a byte, e4m3, times a scale of each head of a sequence. O has 16 bits.
+struct ByteInputParams : ModelParams {
+  struct Scales {
+    const float* of;      // [batch, heads], or of K and V [batch, kv_heads]; none below 0
+    int64_t batch, head;  // strides
+  } Q_scales, K_scales, V_scales;
+};
+
 // And with what becomes of a score s = Q K^T * softmax_scale before the softmax: softcap * tanh(s / softcap) unless
 // softcap is 0, and then s - slope * |distance|, of a key from the query's own. A sink is a score of each row that
 // belongs to no key.

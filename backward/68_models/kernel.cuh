@@ -295,9 +295,9 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientPara
 template <class C>
 void run(Device& device, const ModelGradientParams& p) {
   const uint32_t batch = p.batch;
-  const auto tile_map = [&](const void* tensor, const ModelGradientParams::Strides& strides, int of_heads, int n,
+  const auto tile_map = [&](const void* tensor, const ModelGradientParams::Strides& strides, int heads, int n,
                             uint32_t rows) {
-    return tensor_map_4d(device, static_cast<const bf16*>(tensor), {HEAD_DIM, uint32_t(n), uint32_t(of_heads), batch},
+    return tensor_map_4d(device, static_cast<const bf16*>(tensor), {HEAD_DIM, uint32_t(n), uint32_t(heads), batch},
                          {uint64_t(strides.row) * 2, uint64_t(strides.head) * 2, uint64_t(strides.batch) * 2},
                          {PANEL_COLS, rows, 1, 1});
   };

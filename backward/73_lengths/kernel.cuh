@@ -1,9 +1,8 @@
-// 73_lengths: sequences of several lengths lie one behind the other. The device lists them, those with the longest
-//          walks first, and each has tiles of its own in the workspace, so that what the engine adds for one never
-//          touches the next.
+// 73_lengths: sequences of several lengths lie one behind the other. The device lists them, longest walks first, and
+//          each has tiles of its own in the workspace, so what the engine adds for one never touches the next.
 // Before:  in 68_models all sequences of a batch have one length.
-// Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16;
-//          dQ 32).
+// Tile:    64x128, 8 warps and 4 that copy and add.
+//          Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16; dQ 32).
 //          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90a.
 // Shapes:  Q, O, dO, dQ: [batch, heads, n_q, d] bf16; K, V, dK, dV: [batch, kv_heads, n_k, d] bf16, in any strides; a
 //          gradient lies as its tensor, dO as O.   LSE: [batch, heads, n_q] f32.
@@ -19,8 +18,7 @@ namespace {
 using namespace backward;
 
 constexpr int HEAD_DIM = 128, ROW_BYTES = HEAD_DIM * 2, ROW_CHUNKS = ROW_BYTES / 16, PANELS = HEAD_DIM / PANEL_COLS;
-constexpr int COLUMN_TILES = HEAD_DIM / 8, D_SLICES = HEAD_DIM / 16;
-constexpr int PLAN_THREADS = 256;
+constexpr int COLUMN_TILES = HEAD_DIM / 8, D_SLICES = HEAD_DIM / 16, PLAN_THREADS = 256;
 
 template <int BR, int BC, int WARPS, int STAGES>
 struct Config : Walk<bf16, HEAD_DIM, BR, BC, WARPS, STAGES> {};
@@ -59,10 +57,7 @@ __device__ __forceinline__ int last_begun(int count, int value, Begin begin) {
   int found = 0;
   for (int behind = count; behind - found > 1;) {
     const int middle = (found + behind) / 2;
-    if (begin(middle) <= value)
-      found = middle;
-    else
-      behind = middle;
+    (begin(middle) <= value ? found : behind) = middle;
   }
   return found;
 }
@@ -141,7 +136,6 @@ __global__ void __launch_bounds__(ROW_THREADS) deltas(ModelGradientParams p) {
   const int head = blockIdx.y;
   const QueryTile<C> tile(p, blockIdx.x);
   if (tile.rows <= 0) return;  // a tile that no sequence has
-  float* const sum_of_dQ = dQ_sum_of<C>(p, blockIdx.x, head);
   for (int tile_row = threadIdx.x / 8; tile_row < C::BR; tile_row += ROW_THREADS / 8) {
     const int query = tile.before + tile.row + min(tile_row, tile.rows - 1);
     const int64_t from = offset_of(p.O_strides, tile.sequence, head, query);
@@ -154,12 +148,11 @@ __global__ void __launch_bounds__(ROW_THREADS) deltas(ModelGradientParams p) {
       st_global_f32(tile_rows + C::BR + tile_row, sees ? D : 0.0f);
     }
     for (int column = threadIdx.x % 8 * 4; column < HEAD_DIM; column += 32)
-      st_global_v4(sum_of_dQ + tile_row * HEAD_DIM + column, {0, 0, 0, 0});
+      st_global_v4(dQ_sum_of<C>(p, blockIdx.x, head) + tile_row * HEAD_DIM + column, {0, 0, 0, 0});
   }
 }
 
-// Where a box of so many rows lies in its map (LAUNCH says what maps those are), from a row of n on, which the sequence
-// has.
+// Where a box of so many rows lies in its map (LAUNCH says which), from a row of n on, which the sequence has.
 template <int ROWS, bool VARLEN>
 __device__ __forceinline__ Box box_of(int row, int n, int begin, int head, int sequence) {
   if (!VARLEN) return {row, head, sequence};
@@ -172,8 +165,7 @@ template <bool VARLEN, class C>
 __device__ __forceinline__ void differentiate(const ModelGradientParams& p, const Smem<C>& smem,
                                               const Sequence& sequence, int kv_head, int first_key, int first_tile,
                                               int tiles, const TensorMap& dK_map, const TensorMap& dV_map) {
-  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
-  constexpr int QUERY_SLICES = BR / 16;
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, QUERY_SLICES = BR / 16;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
   const int q_tiles = tiles_of<BR>(sequence.n_q), later = sequence.n_q - sequence.n_k;
 
@@ -274,6 +266,56 @@ __device__ __forceinline__ void differentiate(const ModelGradientParams& p, cons
   }
 }
 
+// LOAD  K and V once; then a tile of queries whenever a stage is empty. One thread's.
+template <bool VARLEN, class C>
+__device__ __forceinline__ void load(const ModelGradientParams& p, const Smem<C>& smem, const TensorMap& Q_map,
+                                     const TensorMap& K_map, const TensorMap& V_map, const TensorMap& dO_map,
+                                     const Sequence& sequence, int kv_head, int first_key, int group, int first_tile,
+                                     int q_tiles, int tiles) {
+  constexpr int BR = C::BR, BC = C::BC, STAGES = C::STAGES;
+  mbarrier_arrive_expect_tx(smem.full_K, 2 * C::K_BYTES);
+  const Box keys = box_of<BC, VARLEN>(first_key, sequence.n_k, sequence.k_begin, kv_head, sequence.number);
+  for (int panel = 0; panel < PANELS; ++panel) {
+    const uint32_t panel_bytes = panel * BC * PANEL_ROW_BYTES;
+    cp_async_bulk_tensor_4d(smem.K + panel_bytes, K_map, panel * PANEL_COLS, keys.y, keys.z, keys.w, smem.full_K);
+    cp_async_bulk_tensor_4d(smem.V + panel_bytes, V_map, panel * PANEL_COLS, keys.y, keys.z, keys.w, smem.full_K);
+  }
+  int head = kv_head * group, q_tile = first_tile;
+#pragma unroll 1  // unrolled, it would not fit into the registers of a thread that copies
+  for (int tile = 0; tile < tiles; ++tile) {
+    const uint32_t stage = tile % STAGES, full = smem.ring.full_of(tile);
+    const Box queries = box_of<BR, VARLEN>(q_tile * BR, sequence.n_q, sequence.q_begin, head, sequence.number);
+    smem.ring.claim(tile);
+    for (int panel = 0; panel < PANELS; ++panel) {
+      const uint32_t target = stage * C::Q_BYTES + panel * BR * PANEL_ROW_BYTES;
+      cp_async_bulk_tensor_4d(smem.Q + target, Q_map, panel * PANEL_COLS, queries.y, queries.z, queries.w, full);
+      cp_async_bulk_tensor_4d(smem.dO + target, dO_map, panel * PANEL_COLS, queries.y, queries.z, queries.w, full);
+    }
+    cp_async_bulk(smem.rows + stage * C::ROWS_BYTES, rows_of<C>(p, sequence.first_tile + q_tile, head), C::ROWS_BYTES,
+                  full);
+    if (++q_tile == q_tiles) q_tile = first_tile, ++head;
+  }
+}
+
+// STORE  A warpgroup's half of dQ of a tile whenever it has stored it: 16 KiB in the order of its registers, here and
+//        there. One thread's for each half.
+template <class C>
+__device__ __forceinline__ void add_dQ(const ModelGradientParams& p, const Smem<C>& smem, uint32_t half,
+                                       const Sequence& sequence, int head, int first_tile, int q_tiles, int tiles) {
+  const uint32_t full = smem.dQ_barriers + half * 16, empty = full + 8;
+  int q_tile = first_tile;
+#pragma unroll 1  // as above
+  for (int tile = 0; tile < tiles; ++tile) {
+    mbarrier_wait_parity(full, tile % 2);  // safe to read dQ: its warps have stored it
+    cp_reduce_async_bulk_add_f32(dQ_sum_of<C>(p, sequence.first_tile + q_tile, head) + half * PANEL_COLS * C::BR,
+                                 smem.dQ + half * C::dQ_BYTES, C::dQ_BYTES);
+    if (++q_tile == q_tiles) q_tile = first_tile, ++head;
+    cp_async_bulk_commit();
+    cp_async_bulk_wait_read<0>();  // safe to overwrite dQ: it has been read. The kernel's end waits for the sums
+    mbarrier_arrive(empty);
+  }
+}
+
 // dK and dV of BC keys, over all tiles of queries of all heads of their group, and what these keys add to dQ.
 // Grid (tiles of keys * kv_heads).
 template <class C, bool VARLEN>
@@ -281,7 +323,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     gradients(ModelGradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
               const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map,
               const __grid_constant__ TensorMap dK_map, const __grid_constant__ TensorMap dV_map) {
-  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
   // Which keys. The list's heads take turns, so many together; without a mask one after the other.
@@ -305,49 +347,13 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   const int first_tile = p.causal ? max(first_key + later, 0) / BR : 0;
   const int group = p.heads / p.kv_heads, head_tiles = q_tiles - first_tile, tiles = group * head_tiles;
 
-  // LOAD  K and V once; then a tile of queries whenever a stage is empty.
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
-    if (threadIdx.x == WARPS * 32) {
-      mbarrier_arrive_expect_tx(smem.full_K, 2 * C::K_BYTES);
-      const Box keys = box_of<BC, VARLEN>(first_key, sequence.n_k, sequence.k_begin, kv_head, sequence.number);
-      for (int panel = 0; panel < PANELS; ++panel) {
-        const uint32_t panel_bytes = panel * BC * PANEL_ROW_BYTES;
-        cp_async_bulk_tensor_4d(smem.K + panel_bytes, K_map, panel * PANEL_COLS, keys.y, keys.z, keys.w, smem.full_K);
-        cp_async_bulk_tensor_4d(smem.V + panel_bytes, V_map, panel * PANEL_COLS, keys.y, keys.z, keys.w, smem.full_K);
-      }
-      int head = kv_head * group, q_tile = first_tile;
-#pragma unroll 1  // unrolled, it would not fit into the registers of a thread that copies
-      for (int tile = 0; tile < tiles; ++tile) {
-        const uint32_t stage = tile % STAGES, full = smem.ring.full_of(tile);
-        const Box queries = box_of<BR, VARLEN>(q_tile * BR, sequence.n_q, sequence.q_begin, head, sequence.number);
-        smem.ring.claim(tile);
-        for (int panel = 0; panel < PANELS; ++panel) {
-          const uint32_t target = stage * C::Q_BYTES + panel * BR * PANEL_ROW_BYTES;
-          cp_async_bulk_tensor_4d(smem.Q + target, Q_map, panel * PANEL_COLS, queries.y, queries.z, queries.w, full);
-          cp_async_bulk_tensor_4d(smem.dO + target, dO_map, panel * PANEL_COLS, queries.y, queries.z, queries.w, full);
-        }
-        cp_async_bulk(smem.rows + stage * C::ROWS_BYTES, rows_of<C>(p, sequence.first_tile + q_tile, head),
-                      C::ROWS_BYTES, full);
-        if (++q_tile == q_tiles) q_tile = first_tile, ++head;
-      }
-    }
-    // STORE  dQ of a tile whenever a warpgroup has stored its half: 16 KiB in the order of its registers, here and
-    //        there.
-    if (warp > WARPS && warp <= WARPS + 2 && lane == 0) {
-      const uint32_t half = warp - WARPS - 1, full = smem.dQ_barriers + half * 16, empty = full + 8;
-      int head = kv_head * group, q_tile = first_tile;
-#pragma unroll 1  // as above
-      for (int tile = 0; tile < tiles; ++tile) {
-        mbarrier_wait_parity(full, tile % 2);  // safe to read dQ: its warps have stored it
-        cp_reduce_async_bulk_add_f32(dQ_sum_of<C>(p, sequence.first_tile + q_tile, head) + half * PANEL_COLS * BR,
-                                     smem.dQ + half * C::dQ_BYTES, C::dQ_BYTES);
-        if (++q_tile == q_tiles) q_tile = first_tile, ++head;
-        cp_async_bulk_commit();
-        cp_async_bulk_wait_read<0>();  // safe to overwrite dQ: it has been read. The kernel's end waits for the sums
-        mbarrier_arrive(empty);
-      }
-    }
+    if (threadIdx.x == WARPS * 32)
+      load<VARLEN>(p, smem, Q_map, K_map, V_map, dO_map, sequence, kv_head, first_key, group, first_tile, q_tiles,
+                   tiles);
+    if (warp > WARPS && warp <= WARPS + 2 && lane == 0)
+      add_dQ<C>(p, smem, warp - WARPS - 1, sequence, kv_head * group, first_tile, q_tiles, tiles);
     return;
   }
   setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
@@ -372,9 +378,8 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientPara
       if (row >= tile.rows) continue;
       const float LSE = ld_global_f32(rows_of<C>(p, blockIdx.x, head) + row);
       const uint32_t(&four)[4] = pairs[lane_row];  // without any key the sum is 0 times K, which may be NaN
-      st_global_v4(static_cast<bf16*>(p.dQ) +
-                       offset_of(p.Q_strides, tile.sequence, head, tile.before + tile.row + row) + panel * PANEL_COLS +
-                       column_tile * 8,
+      const int64_t to = offset_of(p.Q_strides, tile.sequence, head, tile.before + tile.row + row);
+      st_global_v4(static_cast<bf16*>(p.dQ) + to + panel * PANEL_COLS + column_tile * 8,
                    LSE == INFINITY ? uint4{0, 0, 0, 0} : uint4{four[0], four[1], four[2], four[3]});
     }
   }
@@ -383,20 +388,17 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientPara
 // LAUNCH  The list, D and zeros first, dQ last. The pointers of `p` belong to the device and are multiples of 16 B, as
 //         are strides. A map tells the copy engine where rows end: what it asks for behind is zeros, and what it stores
 //         there is dropped. A sequence among others ends where the tensor does not, so its map is 45's: y < ROWS rows
-//         from row z - ROWS on, for every z. In a box that begins at y = ROWS - valid so many rows lie inside, and z
-//         says which.
+//         from row z - ROWS on, for every z. In a box that begins at y = ROWS - valid so many lie inside; z says which.
 template <class C, bool VARLEN>
 void start(Device& device, const ModelGradientParams& p) {
-  const auto tile_map = [&](const void* data, const ModelGradientParams::Strides& strides, int of_heads, int n,
-                            uint32_t rows) {
+  const auto tile_map = [&](const void* data, const ModelGradientParams::Strides& strides, int heads, int n, int rows) {
     const bf16* const tensor = static_cast<const bf16*>(data);
     const uint64_t row = strides.row * 2, head = strides.head * 2, sequence = strides.batch * 2;
-    if (VARLEN) {
-      return tensor_map_4d(device, tensor - rows * strides.row, {HEAD_DIM, rows, 1u << 31, uint32_t(of_heads)},
-                           {row, row, head}, {PANEL_COLS, rows, 1, 1});
-    }
-    return tensor_map_4d(device, tensor, {HEAD_DIM, uint32_t(n), uint32_t(of_heads), uint32_t(p.batch)},
-                         {row, head, sequence}, {PANEL_COLS, rows, 1, 1});
+    return VARLEN ? tensor_map_4d(device, tensor - rows * strides.row,
+                                  {HEAD_DIM, uint32_t(rows), 1u << 31, uint32_t(heads)}, {row, row, head},
+                                  {PANEL_COLS, uint32_t(rows), 1, 1})
+                  : tensor_map_4d(device, tensor, {HEAD_DIM, uint32_t(n), uint32_t(heads), uint32_t(p.batch)},
+                                  {row, head, sequence}, {PANEL_COLS, uint32_t(rows), 1, 1});
   };
   const dim3 rows_grid(all_tiles<C::BR>(p.cu_seqlens_q, p.batch, p.n_q, p.total_q), p.heads);
   launch(device, plan<C>, dim3(1), dim3(PLAN_THREADS), 0, p);

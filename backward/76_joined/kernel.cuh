@@ -3,7 +3,7 @@
 // Before:  in 73_lengths lanes wait for LSE, for D, and for their dQ to lie in shared memory.
 // Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16;
 //          dQ 32).
-//          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90a.
+//          Needs d <= 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90a.
 // Shapes:  Q, O, dO, dQ: [batch, heads, n_q, d] f16 or bf16; K, V, dK, dV: [batch, kv_heads, n_k, d] of that type, in
 //          any strides; a gradient lies as its tensor, dO as O.   LSE: [batch, heads, n_q] f32.
 //          Or [total_q, heads, d], [total_k, kv_heads, d], LSE [heads, total_q]; with cu_seqlens, [batch + 1] each.
@@ -18,10 +18,12 @@ namespace {
 using namespace backward::models;
 
 constexpr int HEAD_DIM = 128, ROW_BYTES = HEAD_DIM * 2, ROW_CHUNKS = ROW_BYTES / 16, PANELS = HEAD_DIM / PANEL_COLS;
-constexpr int COLUMN_TILES = HEAD_DIM / 8, D_SLICES = HEAD_DIM / 16;
 
-template <class T, int BR, int BC, int WARPS, int STAGES>
-struct Config : Walk<T, HEAD_DIM, BR, BC, WARPS, STAGES> {};
+// Products but those of dQ end at column COLUMNS: d is that at most, and what lies behind d is zeros.
+template <class T, int BR, int BC, int WARPS, int STAGES, int COLUMNS_UP_TO = HEAD_DIM>
+struct Config : Walk<T, HEAD_DIM, BR, BC, WARPS, STAGES> {
+  static constexpr int COLUMNS = COLUMNS_UP_TO, COLUMN_TILES = COLUMNS / 8, D_SLICES = COLUMNS / 16;
+};
 
 // What a warpgroup does: dK and dV of its 64 keys, and half of what the block adds to dQ.
 template <bool VARLEN, class C>
@@ -43,8 +45,8 @@ __device__ __forceinline__ void differentiate(const ModelGradientParams& p, cons
   const float scale_log2 = p.softmax_scale * LOG2E;  // exp(s * softmax_scale) = 2^(s * scale_log2)
   const uint32_t full_dQ = smem.dQ_barriers + warpgroup * 16,
                  lane_dQ = smem.dQ + warpgroup * C::dQ_BYTES + threadIdx.x % 128 * 16;
-  float dK_frag[COLUMN_TILES][4] = {}, dV_frag[COLUMN_TILES][4] = {};  // 0 is right where there are no queries
-  mbarrier_wait_parity(smem.full_K, 0);                                // safe to read K and V: they have landed
+  float dK_frag[C::COLUMN_TILES][4] = {}, dV_frag[C::COLUMN_TILES][4] = {};  // 0 is right where there are no queries
+  mbarrier_wait_parity(smem.full_K, 0);                                      // safe to read K and V: they have landed
   int q_tile = first_tile;
   for (int tile = 0; tile < tiles; ++tile) {
     const uint32_t stage = tile % STAGES, rows = smem.rows + stage * C::ROWS_BYTES, buffer = tile % 2 * C::dS_BYTES;
@@ -61,9 +63,9 @@ __device__ __forceinline__ void differentiate(const ModelGradientParams& p, cons
       begin_with(dP_frag[2 * query_slice], dP_frag[2 * query_slice + 1], ld_shared_v4(four + BR * 4));
     }
     wgmma_fence(S_frag, dP_frag);
-    issue_scores<T, HEAD_DIM, BC, BR>(S_frag, K_rows, Q_here);
+    issue_scores<T, C::COLUMNS, BC, BR>(S_frag, K_rows, Q_here);
     wgmma_commit();
-    issue_scores<T, HEAD_DIM, BC, BR>(dP_frag, V_rows, dO_here);
+    issue_scores<T, C::COLUMNS, BC, BR>(dP_frag, V_rows, dO_here);
     wgmma_commit();
     if (tile > 0) hand_over(full_dQ);  // of the tile before
     wgmma_wait<1>(S_frag);             // safe to read S: its products are done, those of dP may go on

@@ -1,9 +1,11 @@
 #include "common/emulator/multiply.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "common/emulator/half.hpp"
@@ -73,57 +75,90 @@ void multiply_tile_portable(const float* a, const float* b, float* c, uint32_t n
 
 namespace {
 
-// Numbers as significand * 2^(exponent - 3), the significand below 16; subnormals have the smallest exponent.
-struct SmallFloats {
-  int16_t exponent[32], significand[32];
-  bool has_nan = false;
-  explicit SmallFloats(const std::byte* elements) {
-    for (int k = 0; k < 32; ++k) {
-      const int bits = static_cast<int>(elements[k]), size = bits & 0x7f;
-      const int value = size < 8 ? size : size % 8 + 8;
-      has_nan |= size == 0x7f;
-      significand[k] = static_cast<int16_t>(bits & 0x80 ? -value : value);
-      exponent[k] = static_cast<int16_t>(size == 0 ? ZERO : std::max(size / 8, 1) - 7);
-    }
-  }
-  static constexpr int ZERO = -1000;  // a product with it is below all others
-};
-
 // What a tensor core keeps of numbers below the largest exponent among products and accumulator: they are cut there, added,
 // and of the sum as much is kept.
 constexpr int KEPT = 13;
-
-float sum_of_products(const SmallFloats& a, const SmallFloats& b, float c) {
-  const auto c_bits = std::bit_cast<uint32_t>(c);
-  const int c_field = static_cast<int>(c_bits >> 23 & 0xff);
-  if (a.has_nan || b.has_nan || std::isnan(c)) return std::bit_cast<float>(0x7fffffffu);
-  if (c_field == 0xff) return c;
-  const int c_exponent = std::max(c_field, 1) - 127;
-  int top = c == 0 ? -126 : c_exponent;
-  for (int k = 0; k < 32; ++k) top = std::max(top, a.exponent[k] + b.exponent[k]);
-  int sum = 0;  // in units of 2^(top - KEPT)
-  for (int k = 0; k < 32; ++k) {
-    const int product = a.significand[k] * b.significand[k];  // times 2^-6
-    const int below = std::min(top - a.exponent[k] - b.exponent[k], 31);
-    const int size = static_cast<int>((static_cast<uint32_t>(std::abs(product)) << (KEPT - 6)) >> below);
-    sum += product < 0 ? -size : size;
-  }
-  const uint32_t mantissa = (c_bits & 0x7fffffu) | (c_field > 0 ? 0x800000u : 0);
-  const int of_c = static_cast<int>(mantissa >> std::min(23 - KEPT + top - c_exponent, 31));
-  sum += c_bits >> 31 ? -of_c : of_c;
-  const int more = std::max(static_cast<int>(std::bit_width(static_cast<uint32_t>(std::abs(sum)))) - (KEPT + 1), 0);
-  const int kept = std::abs(sum) >> more << more;
-  return std::ldexp(static_cast<float>(sum < 0 ? -kept : kept), top - KEPT);
-}
+constexpr float LEAST_OF_PRODUCTS = 0x1p-12f;  // a subnormal's exponent counts as -6
+constexpr float POWER_OF_ZERO = 0x1p-60f;      // so that a product with it is below all others
 
 }  // namespace
 
+FactorE4m3 factor_e4m3(float value) {
+  if (std::isnan(value)) return {0, std::numeric_limits<float>::infinity()};
+  if (value == 0) return {0, POWER_OF_ZERO};
+  const uint32_t exponent = std::bit_cast<uint32_t>(value) & 0x7f800000u;
+  return {value, std::max(std::bit_cast<float>(exponent), 0x1p-6f)};
+}
+
+// With wider vectors where there are any, and the same to the last bit: each term is a whole number of units that an int holds.
+#if defined(__x86_64__)
+__attribute__((target_clones("avx2", "default")))
+#endif
+void add_products_e4m3(const FactorE4m3* a, const float* b, const float* b_powers, size_t stride, float* c, size_t n) {
+  constexpr size_t LANES = 8;
+  typedef float Floats __attribute__((vector_size(4 * LANES)));
+  typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
+  for (size_t first = 0; first < n; first += LANES) {
+    Floats largest = {}, C;
+    std::memcpy(&C, c + first, sizeof C);
+    for (size_t k = 0; k < DEPTH_E4M3; ++k) {
+      Floats power;
+      std::memcpy(&power, b_powers + k * stride + first, sizeof power);
+      power *= a[k].power;
+      largest = power > largest ? power : largest;
+    }
+    // Of NaN the power is infinite. Where all products are 0, the accumulator is cut.
+    const Ints C_bits = __builtin_bit_cast(Ints, C), C_exponent = C_bits & 0x7f800000;
+    const Ints is_finite = C_exponent < 0x7f800000,
+               is_some = (largest >= LEAST_OF_PRODUCTS) & (largest < 0x1p100f) & is_finite;
+    const Floats C_power = __builtin_bit_cast(Floats, C_exponent);
+    Floats top = C_power > largest ? C_power : largest;
+    top = is_some ? top : Floats{} + 1.0f;
+    const Ints exponent = __builtin_bit_cast(Ints, top) >> 23;
+    const Ints per_unit_bits = (2 * 127 + KEPT - exponent) << 23, unit_bits = (exponent - KEPT) << 23;
+    const Floats per_unit = __builtin_bit_cast(Floats, per_unit_bits), unit = __builtin_bit_cast(Floats, unit_bits);
+    Ints sum = __builtin_convertvector((is_some ? C : Floats{}) * per_unit, Ints);
+    for (size_t k = 0; k < DEPTH_E4M3; ++k) {
+      Floats factors;
+      std::memcpy(&factors, b + k * stride + first, sizeof factors);
+      sum += __builtin_convertvector(factors * a[k].value * per_unit, Ints);
+    }
+    constexpr int32_t CUT = -1 << (23 - KEPT);
+    const Floats of_sum = __builtin_convertvector(sum, Floats);
+    const Ints kept = __builtin_bit_cast(Ints, of_sum) & CUT;
+    const Floats result = __builtin_bit_cast(Floats, kept) * unit;
+    const Ints cut = C_bits & CUT, is_nan = (largest > 0x1p100f) | ((C != C));
+    const Ints cut_or_zero = (cut & 0x7fffffff) == 0 ? Ints{} : cut;
+    Ints bits = is_some ? __builtin_bit_cast(Ints, result) : is_finite ? cut_or_zero : C_bits;
+    bits = is_nan ? Ints{} + 0x7fffffff : bits;
+    std::memcpy(c + first, &bits, sizeof bits);
+  }
+}
+
 void multiply_tile_e4m3(const std::byte* a, const std::byte* b, float* c, uint32_t n) {
-  std::vector<SmallFloats> A;
-  for (uint32_t row = 0; row < 64; ++row) A.emplace_back(a + row * 32);
+  static const auto factors = [] {
+    std::array<FactorE4m3, 256> of_bytes;
+    for (uint32_t bits = 0; bits < of_bytes.size(); ++bits) {
+      const int size = bits & 0x7f, steps = size < 8 ? size : size % 8 + 8;
+      const float value = std::ldexp(static_cast<float>(bits & 0x80 ? -steps : steps), std::max(size / 8, 1) - 10);
+      of_bytes[bits] = factor_e4m3(size == 0x7f ? std::numeric_limits<float>::quiet_NaN() : value);
+    }
+    return of_bytes;
+  }();
+  static thread_local std::vector<float> values, powers;
+  values.resize(DEPTH_E4M3 * n);
+  powers.resize(DEPTH_E4M3 * n);
   for (uint32_t column = 0; column < n; ++column) {
-    const SmallFloats B(b + column * 32);
-    for (uint32_t row = 0; row < 64; ++row) c[row * n + column] = sum_of_products(A[row], B, c[row * n + column]);
+    for (uint32_t k = 0; k < DEPTH_E4M3; ++k) {
+      const FactorE4m3& factor = factors[static_cast<size_t>(b[column * DEPTH_E4M3 + k])];
+      values[k * n + column] = factor.value;
+      powers[k * n + column] = factor.power;
+    }
+  }
+  for (uint32_t row = 0; row < 64; ++row) {
+    FactorE4m3 of_row[DEPTH_E4M3];
+    for (uint32_t k = 0; k < DEPTH_E4M3; ++k) of_row[k] = factors[static_cast<size_t>(a[row * DEPTH_E4M3 + k])];
+    add_products_e4m3(of_row, values.data(), powers.data(), n, c + row * n, n);
   }
 }
 

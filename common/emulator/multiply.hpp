@@ -26,6 +26,15 @@ extern const MultiplyTile multiply_tile;
 // The same in e4m3, of A[64][32] and B's columns [n][32], bit for bit as an H200 adds: see docs/adder.md.
 void multiply_tile_e4m3(const std::byte* a, const std::byte* b, float* c, uint32_t n);
 
+// One row of it. A factor is a number of e4m3 and the power of two that its exponent says: of NaN infinity, and NaN's value is 0.
+// c[n] += a[32] * b[32][n], of which a row has `stride` elements; n is a multiple of 8.
+constexpr size_t DEPTH_E4M3 = 32;
+struct FactorE4m3 {
+  float value, power;
+};
+FactorE4m3 factor_e4m3(float value);
+void add_products_e4m3(const FactorE4m3* a, const float* b, const float* b_powers, size_t stride, float* c, size_t n);
+
 // `count` elements of 16 bits, a multiple of 8.
 using ToFloats = void (*)(const std::byte* elements, float* floats, uint32_t count);
 extern const ToFloats to_floats, bf16_to_floats;

@@ -423,14 +423,13 @@ __device__ __forceinline__ void copy_gradients(const Smem<C>& smem, const Tensor
 // at y = ROWS - valid so many rows lie inside, and z says which.
 template <class C, bool VARLEN, class Device>
 auto tile_map(Device& device, const ModelGradientParams& p, const void* data,
-              const ModelGradientParams::Strides& strides, int of_heads, int n, uint32_t rows) {
+              const ModelGradientParams::Strides& strides, int heads, int n, uint32_t rows) {
   const typename C::T* const tensor = static_cast<const typename C::T*>(data);
   const uint64_t row = strides.row * 2, head = strides.head * 2, sequence = strides.batch * 2;
-  return VARLEN
-             ? tensor_map_4d(device, tensor - rows * strides.row, {uint32_t(p.d), rows, 1u << 31, uint32_t(of_heads)},
-                             {row, row, head}, {PANEL_COLS, rows, 1, 1})
-             : tensor_map_4d(device, tensor, {uint32_t(p.d), uint32_t(n), uint32_t(of_heads), uint32_t(p.batch)},
-                             {row, head, sequence}, {PANEL_COLS, rows, 1, 1});
+  return VARLEN ? tensor_map_4d(device, tensor - rows * strides.row, {uint32_t(p.d), rows, 1u << 31, uint32_t(heads)},
+                                {row, row, head}, {PANEL_COLS, rows, 1, 1})
+                : tensor_map_4d(device, tensor, {uint32_t(p.d), uint32_t(n), uint32_t(heads), uint32_t(p.batch)},
+                                {row, head, sequence}, {PANEL_COLS, rows, 1, 1});
 }
 
 }  // namespace LADDER_OF_BUILD

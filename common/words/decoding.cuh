@@ -965,10 +965,12 @@ struct Tile {
 // before `end`: attention of each piece, the first of which begins at `begin`,
 // and the next one where end_of(tile, step) says that it ends. Then, for each
 // of its rows and by one warp, leave(tile, from which step, to which, rows,
-// row, O, found) as attend_to's.
-template <class C, bool IN_PAGES, class EndOf, class Leave>
+// row, O, found) as attend_to's. d19_listed: scores_of(tile, rows) says what
+// becomes of scores.
+template <class C, bool IN_PAGES, class EndOf, class Leave, class ScoresOf>
 __device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>& list, Tile here, int begin, int end,
-                                            const EndOf& end_of, const Leave& leave LADDER_SITE_PARAMETER) {
+                                            const EndOf& end_of, const Leave& leave,
+                                            const ScoresOf& scores_of LADDER_SITE_PARAMETER) {
   using T = typename C::Element;
   using Keys = KeysOfCache<IN_PAGES>;
   constexpr int WARPS = C::WARPS, STAGES = C::STAGES;
@@ -1014,14 +1016,16 @@ __device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>&
     const Seen seen(p, p.n_q, here.n_k);
     const Whole whole = Whole::of<C>(rows, seen);
     const int from = step, to = end_of(here, step);
-    mine.begin(p);
+    const auto scores = scores_of(here, rows);
+    mine.begin(scores.scale);
     for (; step < to; ++step) {
       cp_async_wait<STAGES - 2>(LADDER_SITE_ALONE);  // this lane's part of the tile has landed
       __syncwarp(LADDER_SITE_ALONE);                 // safe to read it: all lanes' parts have;
                                                      // safe to overwrite the one before
       load();
       const int first_key = here.template key<C>(step);
-      mine.multiply(stage_of(warp, step), seen, first_key, step == from, whole.template cuts<C>(first_key) LADDER_SITE);
+      mine.multiply(stage_of(warp, step), seen, first_key, step == from, whole.template cuts<C>(first_key),
+                    scores LADDER_SITE);
     }
 
     // STORE  Two tiles of keys are on their way, of this head or of the next
@@ -1049,6 +1053,14 @@ __device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>&
     }
     here = then;
   }
+}
+
+template <class C, bool IN_PAGES, class EndOf, class Leave>
+__device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>& list, const Tile& here, int begin,
+                                            int end, const EndOf& end_of, const Leave& leave LADDER_SITE_PARAMETER) {
+  attend_list<C, IN_PAGES>(p, list, here, begin, end, end_of, leave, [&](const Tile&, const Rows&) {
+    return Scores{p.softmax_scale};
+  } LADDER_SITE);
 }
 
 // ---- shares of a length of their own --------------------------------------------------------------------------------

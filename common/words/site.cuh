@@ -27,7 +27,7 @@ struct Numbered {
 #endif
 };
 
-// Each build of a kernel has words of its own (Build, harness/stage_words.hpp): of one name a linker keeps one.
+// Each build of a kernel has words of its own (Build, harness/stages/stage_words.hpp): of one name a linker keeps one.
 #if defined(LADDER_BUILD_ZERO)
 #define LADDER_OF_BUILD of_zero
 #elif defined(LADDER_BUILD_FUSED)

@@ -1,5 +1,5 @@
-#include "harness/stage.hpp"
-#include "harness/tiles.hpp"
+#include "harness/stages/stage.hpp"
+#include "harness/stages/tiles.hpp"
 #include "kernel.cuh"
 
 namespace {

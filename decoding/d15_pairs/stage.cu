@@ -1,4 +1,4 @@
-#include "harness/decoding.hpp"
+#include "harness/stages/decoding.hpp"
 #include "kernel.cuh"
 
 namespace {

@@ -37,14 +37,34 @@ std::filesystem::path fixture_path(const std::filesystem::path& directory, std::
   return directory / (std::string(primitive) + ".txt");
 }
 
-std::string fixture_text(const Case& test, const std::vector<uint32_t>& words, const Provenance& provenance) {
-  std::string text = fmt::format("# {}: {}\n# {}\n# {}, CUDA {}, {}\n", test.primitive, test.what, test.layout,
-                                 provenance.gpu, provenance.cuda, provenance.date);
+std::filesystem::path shared_path(const std::filesystem::path& directory, const std::vector<uint32_t>& words) {
+  uint64_t digest = 0xcbf29ce484222325;  // FNV-1a, a word at a time
+  for (const uint32_t word : words) digest = (digest ^ word) * 0x100000001b3;
+  return directory / "shared" / fmt::format("{:016x}.txt", digest);
+}
+
+Status write_fixture(const std::filesystem::path& directory, const Case& test, const std::vector<uint32_t>& words,
+                     const Provenance& provenance, bool is_shared) {
+  std::string answer;
   for (size_t i = 0; i < words.size(); ++i) {
     const bool ends_line = (i + 1) % test.words_per_line == 0 || i + 1 == words.size();
-    text += fmt::format("{:08x}{}", words[i], ends_line ? '\n' : ' ');
+    answer += fmt::format("{:08x}{}", words[i], ends_line ? '\n' : ' ');
   }
-  return text;
+  const std::filesystem::path file = fixture_path(directory, test.primitive), shared = shared_path(directory, words);
+  const auto write = [](const std::filesystem::path& to, const std::string& text) -> Status {
+    std::error_code ignored;  // an unusable directory shows when the file is written
+    std::filesystem::create_directories(to.parent_path(), ignored);
+    std::ofstream stream(to);
+    stream << text << std::flush;
+    if (!stream) return failure(ExitCode::usage, "cannot write {}", to.string());
+    return {};
+  };
+  if (is_shared) {
+    if (const Status status = write(shared, answer); !status) return status;
+    answer = fmt::format("= {}\n", shared.stem().string());
+  }
+  return write(file, fmt::format("# {}: {}\n# {}\n# {}, CUDA {}, {}\n{}", test.primitive, test.what, test.layout,
+                                 provenance.gpu, provenance.cuda, provenance.date, answer));
 }
 
 Result<std::vector<uint32_t>> read_fixture(const std::filesystem::path& file) {
@@ -56,6 +76,7 @@ Result<std::vector<uint32_t>> read_fixture(const std::filesystem::path& file) {
   std::vector<uint32_t> words;
   for (std::string line; std::getline(stream, line);) {
     if (line.starts_with('#')) continue;
+    if (line.starts_with("= ")) return read_fixture(file.parent_path() / "shared" / (line.substr(2) + ".txt"));
     std::istringstream tokens(line);
     for (std::string token; tokens >> token;) {
       uint32_t word = 0;

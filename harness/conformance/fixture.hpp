@@ -19,7 +19,11 @@ struct Provenance {
 };
 
 std::filesystem::path fixture_path(const std::filesystem::path& directory, std::string_view primitive);
-std::string fixture_text(const Case& test, const std::vector<uint32_t>& words, const Provenance& provenance);
+// Where an answer stands that several cases have given, under a name made of its words, so that each fixture keeps its own.
+std::filesystem::path shared_path(const std::filesystem::path& directory, const std::vector<uint32_t>& words);
+// A shared answer has been written before, or is by this.
+Status write_fixture(const std::filesystem::path& directory, const Case& test, const std::vector<uint32_t>& words,
+                     const Provenance& provenance, bool is_shared);
 Result<std::vector<uint32_t>> read_fixture(const std::filesystem::path& file);
 
 // Empty when `actual` conforms to `expected`; otherwise what differs where, in words.

@@ -19,6 +19,14 @@ union FloatBits {
   float value;
 };
 
+// A lane's four words.
+__device__ __forceinline__ void write_v4(const uint4& value, uint32_t* out) {
+  out[4 * threadIdx.x] = value.x;
+  out[4 * threadIdx.x + 1] = value.y;
+  out[4 * threadIdx.x + 2] = value.z;
+  out[4 * threadIdx.x + 3] = value.w;
+}
+
 // ---- shared memory ----------------------------------------------------------------------------------------------
 
 // Every thread of two warps reports where its shared memory begins, modulo the alignment that is promised.
@@ -55,10 +63,7 @@ __global__ void ld_shared_v4_case(const uint32_t* in, uint32_t* out) {
   for (uint32_t word = lane; word < 128; word += 32) st_shared_b32(smem_base() + 4 * word, in[word]);
   __syncwarp();
   const uint4 value = ld_shared_v4(smem_base() + 16 * scatter(lane));
-  out[4 * lane] = value.x;
-  out[4 * lane + 1] = value.y;
-  out[4 * lane + 2] = value.z;
-  out[4 * lane + 3] = value.w;
+  write_v4(value, out);
 }
 
 __global__ void st_shared_b32_case(const uint32_t* in, uint32_t* out) {
@@ -114,10 +119,7 @@ __global__ void ld_global_s32_case(const uint32_t* in, uint32_t* out) {
 __global__ void ld_global_v4_case(const uint32_t* in, uint32_t* out) {
   const uint32_t lane = threadIdx.x;
   const uint4 value = ld_global_v4(in + 4 * scatter(lane));
-  out[4 * lane] = value.x;
-  out[4 * lane + 1] = value.y;
-  out[4 * lane + 2] = value.z;
-  out[4 * lane + 3] = value.w;
+  write_v4(value, out);
 }
 
 __global__ void st_global_f16_case(const uint32_t* in, uint32_t* out) {
@@ -207,10 +209,7 @@ __global__ void ld_global_v4_policy_case(const uint32_t* in, uint32_t* out) {
   const uint32_t lane = threadIdx.x;
   const uint4 value =
       ld_global_v4(in + 4 * scatter(lane), FIRST ? createpolicy_evict_first() : createpolicy_evict_last());
-  out[4 * lane] = value.x;
-  out[4 * lane + 1] = value.y;
-  out[4 * lane + 2] = value.z;
-  out[4 * lane + 3] = value.w;
+  write_v4(value, out);
 }
 
 // ---- asynchronous copies ----------------------------------------------------------------------------------------
@@ -1066,43 +1065,18 @@ __global__ void wmma_fill_case(const uint32_t* in, uint32_t* out) {
   write_accumulator(smem_base(), fragment, out);
 }
 
-__global__ void wmma_load_a_case(const uint32_t* in, uint32_t* out) {
+// A times the identity, or the identity times B.
+template <bool OF_A, class B>
+__global__ void wmma_load_case(const uint32_t* in, uint32_t* out) {
   const uint32_t smem_A = smem_base(), smem_B = smem_A + F16_BYTES, smem_C = smem_B + F16_BYTES;
-  store_f16_matrix(smem_A, in);
-  store_identity(smem_B);
+  store_f16_matrix(OF_A ? smem_A : smem_B, in);
+  store_identity(OF_A ? smem_B : smem_A);
   WmmaA a;
-  WmmaBRow b;
+  B b;
   WmmaAccumulator c;
   wmma_load_a(a, smem_A, F16_LD);
-  wmma_load_b_row(b, smem_B, F16_LD);
-  wmma_fill(c, 0.0f);
-  wmma_mma(c, a, b);
-  write_accumulator(smem_C, c, out);
-}
-
-__global__ void wmma_load_b_row_case(const uint32_t* in, uint32_t* out) {
-  const uint32_t smem_A = smem_base(), smem_B = smem_A + F16_BYTES, smem_C = smem_B + F16_BYTES;
-  store_identity(smem_A);
-  store_f16_matrix(smem_B, in);
-  WmmaA a;
-  WmmaBRow b;
-  WmmaAccumulator c;
-  wmma_load_a(a, smem_A, F16_LD);
-  wmma_load_b_row(b, smem_B, F16_LD);
-  wmma_fill(c, 0.0f);
-  wmma_mma(c, a, b);
-  write_accumulator(smem_C, c, out);
-}
-
-__global__ void wmma_load_b_col_case(const uint32_t* in, uint32_t* out) {
-  const uint32_t smem_A = smem_base(), smem_B = smem_A + F16_BYTES, smem_C = smem_B + F16_BYTES;
-  store_identity(smem_A);
-  store_f16_matrix(smem_B, in);
-  WmmaA a;
-  WmmaBCol b;
-  WmmaAccumulator c;
-  wmma_load_a(a, smem_A, F16_LD);
-  wmma_load_b_col(b, smem_B, F16_LD);
+  if constexpr (is_same<B, WmmaBRow>) wmma_load_b_row(b, smem_B, F16_LD);
+  if constexpr (is_same<B, WmmaBCol>) wmma_load_b_col(b, smem_B, F16_LD);
   wmma_fill(c, 0.0f);
   wmma_mma(c, a, b);
   write_accumulator(smem_C, c, out);
@@ -1152,24 +1126,40 @@ __global__ void wmma_mma_case(const uint32_t* in, uint32_t* out) {
 // ---- numbers ----------------------------------------------------------------------------------------------------
 // Each thread converts one value and writes argument and result side by side, so that the fixture can be read.
 
-__global__ void pack_f16x2_case(const uint32_t* in, uint32_t* out) {
-  const uint32_t thread = threadIdx.x;
-  FloatBits low, high;
-  low.bits = in[2 * thread];
-  high.bits = in[2 * thread + 1];
-  out[3 * thread] = low.bits;
-  out[3 * thread + 1] = high.bits;
-  out[3 * thread + 2] = pack_f16x2(low.value, high.value);
+enum class To { f16, bf16, e4m3, e5m2, exp2, tanh };
+
+template <To TO>
+__device__ __forceinline__ uint32_t converted(float low, float high) {
+  if constexpr (TO == To::f16) return pack_f16x2(low, high);
+  if constexpr (TO == To::bf16) return pack_bf16x2(low, high);
+  if constexpr (TO == To::e4m3) return pack_e4m3x2(low, high);
+  if constexpr (TO == To::e5m2) return pack_e5m2x2(low, high);
+}
+template <To TO>
+__device__ __forceinline__ uint32_t converted(float value) {
+  FloatBits result;
+  if constexpr (TO == To::f16) result.bits = to_f16(value).bits;
+  if constexpr (TO == To::bf16) result.bits = to_bf16(value).bits;
+  if constexpr (TO == To::exp2) result.value = ex2_approx(value);
+  if constexpr (TO == To::tanh) result.value = tanh_approx(value);
+  return result.bits;
 }
 
-__global__ void pack_bf16x2_case(const uint32_t* in, uint32_t* out) {
+template <To TO>
+__global__ void pack_case(const uint32_t* in, uint32_t* out) {
   const uint32_t thread = threadIdx.x;
   FloatBits low, high;
-  low.bits = in[2 * thread];
-  high.bits = in[2 * thread + 1];
-  out[3 * thread] = low.bits;
-  out[3 * thread + 1] = high.bits;
-  out[3 * thread + 2] = pack_bf16x2(low.value, high.value);
+  out[3 * thread] = low.bits = in[2 * thread];
+  out[3 * thread + 1] = high.bits = in[2 * thread + 1];
+  out[3 * thread + 2] = converted<TO>(low.value, high.value);
+}
+
+template <To TO>
+__global__ void f32_to_case(const uint32_t* in, uint32_t* out) {
+  const uint32_t thread = threadIdx.x;
+  FloatBits argument;
+  out[2 * thread] = argument.bits = in[thread];
+  out[2 * thread + 1] = converted<TO>(argument.value);
 }
 
 template <class Element>
@@ -1178,31 +1168,6 @@ __global__ void to_float_case(const uint32_t* in, uint32_t* out) {
   FloatBits result;
   result.value = to_float(Element{static_cast<uint16_t>(in[thread])});
   out[2 * thread] = in[thread];
-  out[2 * thread + 1] = result.bits;
-}
-
-__global__ void to_f16_case(const uint32_t* in, uint32_t* out) {
-  const uint32_t thread = threadIdx.x;
-  FloatBits argument;
-  argument.bits = in[thread];
-  out[2 * thread] = argument.bits;
-  out[2 * thread + 1] = to_f16(argument.value).bits;
-}
-
-__global__ void to_bf16_case(const uint32_t* in, uint32_t* out) {
-  const uint32_t thread = threadIdx.x;
-  FloatBits argument;
-  argument.bits = in[thread];
-  out[2 * thread] = argument.bits;
-  out[2 * thread + 1] = to_bf16(argument.value).bits;
-}
-
-__global__ void ex2_approx_case(const uint32_t* in, uint32_t* out) {
-  const uint32_t thread = threadIdx.x;
-  FloatBits argument, result;
-  argument.bits = in[thread];
-  result.value = ex2_approx(argument.value);
-  out[2 * thread] = argument.bits;
   out[2 * thread + 1] = result.bits;
 }
 
@@ -1218,26 +1183,6 @@ __global__ void f32_arithmetic_case(const uint32_t* in, uint32_t* out) {
   result.value = a.value + b.value, to[4] = result.bits;
   result.value = a.value * b.value, to[5] = result.bits;
   result.value = a.value / b.value, to[6] = result.bits;
-}
-
-__global__ void tanh_approx_case(const uint32_t* in, uint32_t* out) {
-  const uint32_t thread = threadIdx.x;
-  FloatBits argument, result;
-  argument.bits = in[thread];
-  result.value = tanh_approx(argument.value);
-  out[2 * thread] = argument.bits;
-  out[2 * thread + 1] = result.bits;
-}
-
-template <bool E4M3>
-__global__ void pack_8_bits_case(const uint32_t* in, uint32_t* out) {
-  const uint32_t thread = threadIdx.x;
-  FloatBits low, high;
-  low.bits = in[2 * thread];
-  high.bits = in[2 * thread + 1];
-  out[3 * thread] = low.bits;
-  out[3 * thread + 1] = high.bits;
-  out[3 * thread + 2] = E4M3 ? pack_e4m3x2(low.value, high.value) : pack_e5m2x2(low.value, high.value);
 }
 
 template <bool E4M3>

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,23 +43,8 @@ Result<Provenance> provenance(std::string date) {
                     .date = std::move(date)};
 }
 
-ladder::Status write(const std::filesystem::path& file, const std::string& text) {
-  std::ofstream stream(file);
-  stream << text << std::flush;
-  if (!stream) return ladder::failure(ExitCode::usage, "cannot write {}", file.string());
-  return {};
-}
-
-// One case: recorded, or compared with what was recorded.
-ladder::Status process(const Case& test, const std::filesystem::path& directory, const Provenance* recorded_by) {
-  std::vector<uint32_t> answer;
-  if (const auto error = ladder::conformance::run_on_gpu(test, answer); error != cudaSuccess) {
-    return ladder::failure(ExitCode::check_failed, "{}: {}", test.primitive, cudaGetErrorString(error));
-  }
-  const auto file = ladder::conformance::fixture_path(directory, test.primitive);
-  if (recorded_by != nullptr) return write(file, ladder::conformance::fixture_text(test, answer, *recorded_by));
-
-  const auto recorded = ladder::conformance::read_fixture(file);
+ladder::Status compare(const Case& test, const std::filesystem::path& directory, const std::vector<uint32_t>& answer) {
+  const auto recorded = ladder::conformance::read_fixture(ladder::conformance::fixture_path(directory, test.primitive));
   if (!recorded) return ladder::Unexpected{recorded.error()};
   if (auto text = ladder::conformance::difference(test, *recorded, answer); !text.empty()) {
     return ladder::failure(ExitCode::check_failed, std::move(text));
@@ -77,29 +61,35 @@ int fail(const ladder::Error& error) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
-  const bool compare = words.size() == 2 && words[1] == "--compare";
-  if (!compare && !(words.size() >= 3 && words[1] == "--date")) {
+  const bool is_comparison = words.size() == 2 && words[1] == "--compare";
+  if (!is_comparison && !(words.size() >= 3 && words[1] == "--date")) {
     std::fprintf(stderr, "usage: conformance_record DIR --date YYYY-MM-DD [PRIMITIVE...], or DIR --compare\n");
     return static_cast<int>(ExitCode::usage);
   }
   const std::string& directory = words[0];
 
-  const auto recorded_by = provenance(compare ? "" : words[2]);
+  const auto recorded_by = provenance(is_comparison ? "" : words[2]);
   if (!recorded_by) return fail(recorded_by.error());
-  std::error_code ignored;  // an unusable directory shows when the first file is written
-  if (!compare) std::filesystem::create_directories(directory, ignored);
-
   auto cases = ladder::conformance::cases_of_gpu();
   const auto skipped = std::erase_if(cases, [sm = sm_of_gpu()](const Case& test) { return test.min_sm > sm; });
   if (words.size() > 3) {
     const std::span wanted = std::span(words).subspan(3);
     std::erase_if(cases, [&](const Case& test) { return std::ranges::find(wanted, test.primitive) == wanted.end(); });
   }
-  for (const Case& test : cases) {
-    const auto done = process(test, directory, compare ? nullptr : &*recorded_by);
+  std::vector<std::vector<uint32_t>> answers(cases.size());
+  for (size_t i = 0; i < cases.size(); ++i) {
+    if (const auto error = ladder::conformance::run_on_gpu(cases[i], answers[i]); error != cudaSuccess)
+      return fail({ExitCode::check_failed, std::string(cases[i].primitive) + ": " + cudaGetErrorString(error)});
+  }
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const bool is_shared = std::ranges::count(answers, answers[i]) > 1 ||
+                           std::filesystem::exists(ladder::conformance::shared_path(directory, answers[i]));
+    const auto done =
+        is_comparison ? compare(cases[i], directory, answers[i])
+                      : ladder::conformance::write_fixture(directory, cases[i], answers[i], *recorded_by, is_shared);
     if (!done) return fail(done.error());
   }
-  std::printf("%zu primitives %s %s (%s, CUDA %s)\n", cases.size(), compare ? "equal to" : "recorded in",
+  std::printf("%zu primitives %s %s (%s, CUDA %s)\n", cases.size(), is_comparison ? "equal to" : "recorded in",
               directory.c_str(), recorded_by->gpu.c_str(), recorded_by->cuda.c_str());
   if (skipped > 0) std::printf("%zu left out, which need a newer GPU\n", skipped);
   return 0;

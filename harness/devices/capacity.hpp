@@ -3,7 +3,7 @@
 #include <string>
 #include "harness/base/error.hpp"
 #include "harness/devices/gpu.hpp"
-#include "harness/rung.hpp"
+#include "harness/stages/rung.hpp"
 
 namespace ladder {
 

@@ -13,7 +13,7 @@
 #include "harness/devices/guarded.hpp"
 #include "harness/problem/inputs.hpp"
 #include "harness/problem/tolerance.hpp"
-#include "harness/rung.hpp"
+#include "harness/stages/rung.hpp"
 
 namespace ladder {
 

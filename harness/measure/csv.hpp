@@ -12,7 +12,7 @@
 #include "harness/base/error.hpp"
 #include "harness/base/json.hpp"
 #include "harness/measure/statistics.hpp"
-#include "harness/rung.hpp"
+#include "harness/stages/rung.hpp"
 
 namespace ladder {
 

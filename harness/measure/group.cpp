@@ -67,7 +67,7 @@ Inputs seen_by(const View& view, const Spec& spec, const std::vector<int64_t>& c
   Inputs taken;
   for (size_t i = 0; i < all.size(); ++i) {
     const int64_t group = units_of_more(all, all[i], 1);
-    if (all[i].of_heads) {  // whatever heads a launch begins at
+    if (all[i].per_head) {  // whatever heads a launch begins at
       const int64_t heads = spec.heads / spec.key_heads();
       Tensor& tensor =
           taken.add(Tensor(ladder::tensor(all[i].name, all[i].element, {1, 1, 1, std::ssize(chosen) * heads})));

@@ -9,7 +9,7 @@
 
 #include "common/attention.hpp"
 #include "common/emulator/half.hpp"
-#include "harness/rung.hpp"
+#include "harness/stages/rung.hpp"
 
 namespace ladder {
 

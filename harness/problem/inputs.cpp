@@ -9,12 +9,12 @@
 #include <numbers>
 
 #include "harness/base/parallel.hpp"
-#include "harness/intervals.hpp"
 #include "harness/problem/formula.hpp"
 #include "harness/problem/lists.hpp"
 #include "harness/problem/normals.hpp"
 #include "harness/problem/reference.hpp"
 #include "harness/problem/trained.hpp"
+#include "harness/stages/intervals.hpp"
 
 namespace ladder {
 namespace {
@@ -540,23 +540,35 @@ Inputs make_inputs(InputKind kind, const Spec& spec, uint64_t seed) {
   square.heads = spec.key_heads();
   square.n = std::max(spec.n, spec.keys());
   if (spec.has_scales()) square.kv_type = Element::f16;  // before they are bytes
+  if (spec.has_Q_scales()) square.q_type = Element::f16;
   const QKV made = make_qkv(kind, square, seed);
+  const int64_t group = spec.heads / spec.key_heads();
+  const auto numbers_of = [&](std::string_view name) -> const Numbers& {
+    return name == "Q" ? made.Q : name == "K" ? made.K : made.V;
+  };
+  // What a tensor's numbers are multiplied by, of each unit or row that has a scale of its own.
+  const auto scales_in = [&](const TensorSpec& tensor) {
+    const Numbers& numbers = numbers_of(tensor.name);
+    if (tensor.name != "Q") return scales_of(spec, tensor, numbers, square.n, seed + (tensor.name == "V"));
+    std::vector<float> scales;
+    for (int64_t unit = 0; unit < tensor.units(); ++unit)
+      scales.push_back(scale_of(tensor.element, numbers, unit / group, square.n * spec.d,
+                                seed + 2 + static_cast<uint64_t>(unit % group)));
+    return scales;
+  };
   Tensors tensors;
   for (const TensorSpec& each : formula_of(spec).inputs(spec)) {
-    if (each.name == "Q") {
-      tensors.add(tensor_of(each, made.Q, square.n, spec.heads / spec.key_heads(), square.n - spec.n));
-    } else if (each.name == "K" || each.name == "V") {
-      const Numbers& values = each.name == "K" ? made.K : made.V;
+    if (each.name == "Q" || each.name == "K" || each.name == "V") {
+      const bool is_Q = each.name == "Q";
       std::vector<float> factors;
-      if (spec.has_scales()) factors = scales_of(spec, each, values, square.n, seed + (each.name == "V"));
+      if (is_Q ? spec.has_Q_scales() : spec.has_scales()) factors = scales_in(each);
       for (float& scale : factors) scale = scale == 0 ? 1 : 1 / scale;
-      Tensor& keys = tensors.add(tensor_of(each, values, square.n, 1, 0, factors));
-      if (kind == InputKind::nan_unseen) forget_unseen(keys, spec);
-    } else if (each.name == "K_scales" || each.name == "V_scales") {
+      Tensor& numbers = tensors.add(
+          tensor_of(each, numbers_of(each.name), square.n, is_Q ? group : 1, is_Q ? square.n - spec.n : 0, factors));
+      if (!is_Q && kind == InputKind::nan_unseen) forget_unseen(numbers, spec);
+    } else if (each.name.ends_with("_scales")) {
       Tensor& scales = tensors.add(Tensor(each));
-      const bool of_V = each.name == "V_scales";
-      const TensorSpec& of = tensors[of_V ? "V" : "K"].spec();
-      const std::vector<float> numbers = scales_of(spec, of, of_V ? made.V : made.K, square.n, seed + of_V);
+      const std::vector<float> numbers = scales_in(tensors[each.name.substr(0, 1)].spec());
       for (int64_t i = 0; i < std::ssize(numbers); ++i) scales.set(i, numbers[static_cast<size_t>(i)]);
     } else if (const std::vector<int>* const listed = list_named(each.name, spec)) {
       Tensor& tensor = tensors.add(Tensor(each));

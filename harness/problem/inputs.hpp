@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "harness/problem/tensors.hpp"
-#include "harness/rung.hpp"
+#include "harness/stages/rung.hpp"
 
 namespace ladder {
 

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <span>
 
-#include "harness/blocks.hpp"
+#include "harness/stages/blocks.hpp"
 
 namespace ladder {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "harness/rung.hpp"
+#include "harness/stages/rung.hpp"
 
 namespace ladder {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "harness/problem/hash.hpp"
+#include "harness/stages/hash.hpp"
 
 namespace ladder {
 

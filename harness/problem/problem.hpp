@@ -10,7 +10,7 @@
 #include "harness/problem/formula.hpp"
 #include "harness/problem/inputs.hpp"
 #include "harness/problem/reference.hpp"
-#include "harness/rung.hpp"
+#include "harness/stages/rung.hpp"
 
 namespace ladder {
 

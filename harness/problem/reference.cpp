@@ -10,8 +10,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "common/emulator/multiply.hpp"
 #include "harness/base/parallel.hpp"
-#include "harness/blocks.hpp"
+#include "harness/stages/blocks.hpp"
 
 namespace ladder {
 namespace {
@@ -23,6 +24,9 @@ struct Head {
   Rows K, V;
   double K_scale = 1, V_scale = 1, largest_key = 0;
   std::vector<float> K_scales, V_scales;  // of each key, if it has its own
+  // Of keys of bytes that tensor cores multiply: columns of K transposed, [d rounded up][n rounded up], and the powers that they say.
+  size_t stride = 0;
+  std::vector<float> factors = {}, powers = {};
 
   Head(const Spec& spec, const Inputs& inputs, int64_t head)
       : K(inputs["K"], head, Rows::transposed_too), V(inputs["V"], head) {
@@ -35,6 +39,37 @@ struct Head {
     }
     for (const double length : K.length) {
       if (std::isfinite(length)) largest_key = std::max(largest_key, length);
+    }
+    if (spec.has_Q_scales()) keep_factors();
+  }
+
+ private:
+  void keep_factors() {
+    stride = static_cast<size_t>((K.n + 7) / 8 * 8);
+    const auto [zero, power_of_zero] = emulator::factor_e4m3(0);
+    factors.assign(depth() * stride, zero);
+    powers.assign(depth() * stride, power_of_zero);
+    for (int64_t c = 0; c < K.d; ++c) {
+      for (int64_t i = 0; i < K.n; ++i) {
+        const size_t to = static_cast<size_t>(c) * stride + static_cast<size_t>(i);
+        const auto [value, power] = emulator::factor_e4m3(K.transposed[static_cast<size_t>(c * K.n + i)]);
+        factors[to] = value, powers[to] = power;
+      }
+    }
+  }
+  size_t depth() const {
+    return (static_cast<size_t>(K.d) + emulator::DEPTH_E4M3 - 1) / emulator::DEPTH_E4M3 * emulator::DEPTH_E4M3;
+  }
+
+ public:
+  // scores[stride] of a query, as a tensor core adds them: 32 products at a time, of which it keeps 14 bits.
+  void add_scores(std::span<const float> query, std::vector<float>& scores) const {
+    scores.assign(stride, 0);
+    std::vector<emulator::FactorE4m3> of_query(depth(), emulator::factor_e4m3(0));
+    std::ranges::transform(query, of_query.begin(), emulator::factor_e4m3);
+    for (size_t k = 0; k < depth(); k += emulator::DEPTH_E4M3) {
+      emulator::add_products_e4m3(&of_query[k], &factors[k * stride], &powers[k * stride], stride, scores.data(),
+                                  stride);
     }
   }
 };
@@ -151,7 +186,7 @@ struct RowSolver {
   Beside beside;
   std::vector<double> S = std::vector<double>(spec.keys()), query_f64 = std::vector<double>(spec.d);
   std::vector<float> S_f32 = std::vector<float>(spec.keys()), query_f32 = std::vector<float>(spec.d);
-  std::vector<float> P = S_f32, plain = query_f32, plain_rounded = plain;
+  std::vector<float> P = S_f32, plain = query_f32, plain_rounded = plain, of_bytes = {};
   std::vector<double> half_steps = query_f64;
   Errors errors = {};
 
@@ -164,8 +199,8 @@ struct RowSolver {
   }
 
   // `own` is where the query would be among the keys.
-  RowResult solve(const Tensor& Q, int64_t query, const KeyRuns& runs, int64_t own, const Modifiers& modifiers,
-                  double* exact) {
+  RowResult solve(const Tensor& Q, double Q_scale, int64_t query, const KeyRuns& runs, int64_t own,
+                  const Modifiers& modifiers, double* exact) {
     const int64_t d = spec.d, keys = for_each(runs, [](const Keys&, int64_t) {});
     std::fill(exact, exact + d, 0.0);
     if (keys == 0) {
@@ -180,15 +215,20 @@ struct RowSolver {
     std::ranges::copy(query_f32, query_f64.begin());
     // Beside bytes that are f16 in a kernel, queries and weights are, too. Where each key has a scale, weights times V's are bf16, which has
     // room for these.
-    const bool of_keys = spec.has_token_scales();
-    const Element multiplied = of_keys ? Element::bf16 : spec.has_scales() ? Element::f16 : spec.kv_type;
-    if (spec.has_scales() && !of_keys) info(multiplied).round(query_f32);
+    const bool of_keys = spec.has_token_scales(), are_bytes = spec.has_Q_scales();
+    const bool become_f16 = spec.has_scales() && !are_bytes && !of_keys;
+    const Element multiplied = of_keys ? Element::bf16 : become_f16 ? Element::f16 : spec.kv_type;
+    if (become_f16) info(multiplied).round(query_f32);
+    const bool adds_plainly = beside != Beside::nothing && !are_bytes;
+    if (are_bytes && beside != Beside::nothing) head.add_scores(query_f32, of_bytes);
     for_each(runs, [&](const Keys& run, int64_t at) {
       for (int64_t j = 0; j < run.size(); j += BLOCK) {
         const auto block = std::min(BLOCK, run.size() - j);
         const float* const from = &head.K.transposed[run.first + j];
         add_product({&S[at + j], size_t(block)}, query_f64, from, head.K.n);
-        if (beside != Beside::nothing) add_product({&S_f32[at + j], size_t(block)}, query_f32, from, head.K.n);
+        if (adds_plainly) add_product({&S_f32[at + j], size_t(block)}, query_f32, from, head.K.n);
+        if (are_bytes && beside != Beside::nothing)
+          std::copy_n(&of_bytes[size_t(run.first + j)], block, &S_f32[at + j]);
       }
     });
     const auto scale_keys = [&](auto& values, const std::vector<float>& scales) {
@@ -204,7 +244,7 @@ struct RowSolver {
         add_product(std::span(sum, size_t(d)), {&factors[at], size_t(run.size())}, &head.V.rows[run.first * d], d);
       });
     };
-    const double scale = spec.scale() * head.K_scale;
+    const double scale = spec.scale() * head.K_scale * Q_scale;
     const bool modified = modifiers.softcap > 0 || modifiers.slope != 0;
     double exact_max = modifiers.sink.value_or(-std::numeric_limits<double>::infinity());
     auto plain_max = static_cast<float>(exact_max);
@@ -289,7 +329,7 @@ struct RowSolver {
 
     const double largest_score = std::sqrt(query_square) * head.largest_key * scale;
     double score_error = 0x1p-22 * (1 + static_cast<double>(d) / 16) * largest_score;
-    if (spec.has_scales() && !of_keys) {  // and what rounding the query takes from it
+    if (become_f16) {  // and what rounding the query takes from it
       double squares = 0;
       for (int64_t c = 0; c < d; ++c) squares += std::pow(query_f64[c] - query_f32[c], 2);
       score_error += std::sqrt(squares) * head.largest_key * scale;
@@ -298,6 +338,8 @@ struct RowSolver {
     if (modifiers.softcap > 0) score_error += 0x1p-11 * largest_tanh;
     if (!std::isfinite(score_error)) score_error = 0;  // the inputs are not; nor is the answer
     result.lse_tolerance = 1e-5 + score_error + error_of_size(result.lse);
+    const double plain_off = std::abs(plain_max + std::log(plain_sum) - result.lse);
+    if (are_bytes && std::isfinite(plain_off)) result.lse_tolerance += 2 * plain_off;
     if (beside == Beside::score_terms) {
       std::vector<double> distance(d);
       for_each(runs, [&](const Keys& run, int64_t at) {
@@ -464,7 +506,8 @@ Reference make_reference(const Spec& spec, const Inputs& inputs, const std::vect
         const auto [unit, row] = cells[i];
         const int64_t sequence = unit / spec.heads;
         const RowResult result =
-            solver.solve(Q, Q.spec().index(unit, row), runs_of_keys(spec, sequence, row),
+            solver.solve(Q, spec.has_Q_scales() ? inputs["Q_scales"][static_cast<size_t>(unit)] : 1,
+                         Q.spec().index(unit, row), runs_of_keys(spec, sequence, row),
                          key_of_query(spec, sequence, row), modifiers_of(spec, inputs, unit), &O.values[i * spec.d]);
         LSE.values[i] = result.lse;
         LSE.row_tolerance[i] = result.lse_tolerance;

@@ -9,7 +9,7 @@
 
 #include "harness/problem/inputs.hpp"
 #include "harness/problem/tolerance.hpp"
-#include "harness/rung.hpp"
+#include "harness/stages/rung.hpp"
 
 namespace ladder {
 

@@ -15,11 +15,14 @@ namespace {
 
 constexpr size_t MOST_SMEM = 227 * 1024;  // per block, of any GPU so far (sm_90), and of the emulator
 
-// What a problem may ask for, by what of it that is seen, and what is to be said of a variant that has it not.
+// What a problem may ask for, by what of it that is seen, what is to be said of a variant that has it not, and what one pays that has
+// it where nobody asks: nothing, something, or something but where it is made for few rows.
+enum class Unasked { free, costs, costs_many };
 struct FeatureRow {
   Feature feature;
   std::string_view name, lacking;
   bool (*asked)(const Spec&);
+  Unasked unasked = Unasked::free;
 };
 constexpr FeatureRow FEATURES[] = {
     {CAUSAL, "causal", "has no causal mask", [](const Spec& spec) { return spec.causal; }},
@@ -27,18 +30,20 @@ constexpr FeatureRow FEATURES[] = {
     {CROSS, "cross", "needs as many keys as queries", [](const Spec& spec) { return spec.keys() != spec.n; }},
     {GROUPED, "grouped", "needs as many heads of keys as of queries",
      [](const Spec& spec) { return spec.key_heads() != spec.heads; }},
-    {WINDOW, "window", "has no window", [](const Spec& spec) { return spec.left >= 0 || spec.right >= 0; }},
-    {SOFTCAP, "softcap", "has no softcap", [](const Spec& spec) { return spec.softcap > 0; }},
-    {ALIBI, "alibi", "has no ALiBi", [](const Spec& spec) { return spec.alibi; }},
+    {WINDOW, "window", "has no window", [](const Spec& spec) { return spec.left >= 0 || spec.right >= 0; },
+     Unasked::costs},
+    {SOFTCAP, "softcap", "has no softcap", [](const Spec& spec) { return spec.softcap > 0; }, Unasked::costs},
+    {ALIBI, "alibi", "has no ALiBi", [](const Spec& spec) { return spec.alibi; }, Unasked::costs},
     {SINK, "sink", "has no sink", [](const Spec& spec) { return spec.sink; }},
     {STRIDES, "strides", "needs tensors [batch, heads, n, d] in one piece",
      [](const Spec& spec) { return spec.layout != Layout::bhnd || spec.pad > 0; }},
     {VARLEN, "varlen", "needs sequences of one length",
      [](const Spec& spec) { return spec.lens_q.count > 0 || (spec.lens_k.count > 0 && !spec.has_cache()); }},
     {CACHE, "cache", "takes no cache of which sequences use different parts",
-     [](const Spec& spec) { return spec.has_cache(); }},
-    {PAGES, "pages", "takes no keys in pages", [](const Spec& spec) { return spec.page > 0; }},
-    {INTERVALS, "intervals", "has no intervals of keys", [](const Spec& spec) { return bool(spec.intervals); }},
+     [](const Spec& spec) { return spec.has_cache(); }, Unasked::costs_many},
+    {PAGES, "pages", "takes no keys in pages", [](const Spec& spec) { return spec.page > 0; }, Unasked::costs_many},
+    {INTERVALS, "intervals", "has no intervals of keys", [](const Spec& spec) { return bool(spec.intervals); },
+     Unasked::costs},
     {BLOCKS, "blocks", "has no lists of blocks", [](const Spec& spec) { return bool(spec.blocks); }},
 };
 // Behind each row, of the tensor with the smallest elements.
@@ -142,6 +147,13 @@ uint32_t needs(const Spec& spec) {
     if (row.asked(spec)) features |= row.feature;
   }
   return features;
+}
+
+int unasked(const Variant& variant, const Spec& spec) {
+  return static_cast<int>(std::ranges::count_if(FEATURES, [&](const FeatureRow& row) {
+    return variant.takes(row.feature) && !row.asked(spec) &&
+           (row.unasked == Unasked::costs || (row.unasked == Unasked::costs_many && variant.few_rows == 0));
+  }));
 }
 
 std::vector<std::string_view> names_of(uint32_t features) {

@@ -6,7 +6,7 @@
 
 #include "harness/base/error.hpp"
 #include "harness/problem/spec.hpp"
-#include "harness/rung.hpp"
+#include "harness/stages/rung.hpp"
 
 namespace ladder {
 
@@ -23,6 +23,8 @@ Spec fitted(const Accepts& accepts, Spec spec);
 
 // The features that the problem asks for; not TAILS, which depends on whose tiles they are.
 uint32_t needs(const Spec& spec);
+// How many features the variant has that the problem does not ask for, and that cost it something all the same.
+int unasked(const Variant& variant, const Spec& spec);
 // Features by their names: "causal", "grouped".
 std::vector<std::string_view> names_of(uint32_t features);
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "harness/base/error.hpp"
-#include "harness/rung.hpp"
+#include "harness/stages/rung.hpp"
 
 namespace ladder {
 

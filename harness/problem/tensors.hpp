@@ -26,7 +26,7 @@ struct TensorSpec {
   bool is_optional = false;        // an output that a variant may leave out
   bool is_added_to = false;        // an output that begins with zeros, to which the kernel adds
   bool is_fixed = false;           // an input that belongs to the whole problem: no more units of it are made
-  bool of_heads = false;           // and has a number for each head
+  bool per_head = false;           // and has a number for each head
 
   int64_t units() const { return shape[0] * shape[1]; }
   int64_t rows() const { return shape[2]; }

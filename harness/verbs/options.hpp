@@ -10,7 +10,7 @@
 
 #include "harness/base/error.hpp"
 #include "harness/problem/inputs.hpp"
-#include "harness/rung.hpp"
+#include "harness/stages/rung.hpp"
 
 namespace ladder {
 

@@ -9,7 +9,7 @@
 #include "common/emulator/emulator.hpp"
 #include "harness/base/error.hpp"
 #include "harness/problem/problem.hpp"
-#include "harness/rung.hpp"
+#include "harness/stages/rung.hpp"
 
 namespace ladder {
 

@@ -6,7 +6,7 @@
 
 #include "harness/base/error.hpp"
 #include "harness/problem/inputs.hpp"
-#include "harness/rung.hpp"
+#include "harness/stages/rung.hpp"
 
 namespace ladder {
 

@@ -1,5 +1,5 @@
-#include "harness/stage.hpp"
-#include "harness/walk.hpp"
+#include "harness/stages/stage.hpp"
+#include "harness/stages/walk.hpp"
 #include "kernel.cuh"
 
 namespace {

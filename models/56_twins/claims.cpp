@@ -5,7 +5,7 @@ using namespace ladder::claims;
 
 namespace {
 
-Spec of_heads(int heads, int kv_heads, bool causal, int n = 1000) {
+Spec spec_of(int heads, int kv_heads, bool causal, int n = 1000) {
   return {.heads = heads,
           .kv_heads = kv_heads,
           .n = n,
@@ -19,7 +19,7 @@ Spec of_heads(int heads, int kv_heads, bool causal, int n = 1000) {
 }  // namespace
 
 CLAIM("without a mask, and without twins, every count is as before, and every bit of O") {
-  for (const Spec& spec : {of_heads(4, 2, false, 500), of_heads(3, 1, true, 500), of_heads(2, 2, true, 500)}) {
+  for (const Spec& spec : {spec_of(4, 2, false, 500), spec_of(3, 1, true, 500), spec_of(2, 2, true, 500)}) {
     CHECK(but_for(counts_of(counted(rung(), spec)), {&Counts::unused_smem_bytes}) ==
           but_for(counts_of(counted(previous(), spec)), {&Counts::unused_smem_bytes}));
     CHECK(same_bits(checked(rung(), spec), checked(previous(), spec)));
@@ -27,7 +27,7 @@ CLAIM("without a mask, and without twins, every count is as before, and every bi
 }
 
 CLAIM("twins walk together: no tile of keys is copied that one of the two lets pass") {
-  const Spec spec = of_heads(4, 2, true);
+  const Spec spec = spec_of(4, 2, true);
   // Two pairs of heads; queries once, and for each of eight tiles of them the keys and values up to its own, once for both.
   const uint64_t keys = 128 * (1 + 2 + 3 + 4 + 5 + 6 + 7) + 1000;
   CHECK(counted(rung(), spec).gmem_bytes_read == (4 * 1000 + 2 * 2 * keys) * 128 * 2);
@@ -36,7 +36,7 @@ CLAIM("twins walk together: no tile of keys is copied that one of the two lets p
 
 CLAIM("the block that has most to do has less of it") {
   // On 16 multiprocessors each has two rounds, as with 32 heads on 132.
-  const Problem& twins = problem(of_heads(4, 2, true));
+  const Problem& twins = problem(spec_of(4, 2, true));
   const auto run = [&](const Rung& rung) {
     return run_on_emulator(rung, rung.variants[0], twins, {.multiprocessors = 16});
   };

@@ -2,7 +2,7 @@
 // far.
 // Before:  in 48 the two take neighbouring tiles of queries of a head. One of them sees a tile of keys less, and waits.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 160 B.
-//          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR == BC, sm_90a.
+//          Needs d <= 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR == BC, sm_90a.
 // Shapes:  Q, O: [batch, heads, n_q, d] f16 or bf16; K, V: [batch, kv_heads, n_k, d] of that type, in any strides.
 //          LSE: [batch, heads, n_q] f32.
 //          sinks: [heads] f32, or null.
@@ -22,9 +22,11 @@ constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
 // A tile is two panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
 constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
 
-// A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
-template <class T, int BR, int BC, int WARPS, int STAGES>
+// A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes. Products end
+// at column COLUMNS: d is that at most, and what lies behind d is zeros.
+template <class T, int BR, int BC, int WARPS, int STAGES, int COLUMNS_UP_TO = HEAD_DIM>
 struct Config : forward::Tile<T, BR, BC, WARPS, STAGES, 2> {
+  static constexpr int COLUMNS = COLUMNS_UP_TO;
   static constexpr uint32_t SMEM_BYTES = 2 * (BR + STAGES * BC) * ROW_BYTES + (4 * STAGES + 4) * 8 +
                                          2 * forward::Message<8>::BYTES;  // and mbarriers and Works
 };
@@ -119,8 +121,8 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
                                        Softmax<typename C::Element, C::BC>& softmax, const TensorMap& O_map) {
   using Element = typename C::Element;
   constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
-  constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
-  constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
+  constexpr int QK_N_TILES = BC / 8;                                // S[64 x BC] = Q[64 x d] K^T[d x BC]
+  constexpr int PV_N_TILES = C::COLUMNS / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
 
   // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
@@ -141,7 +143,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     const uint64_t Q_here = wgmma_advance(Q_rows, smem.Q.at(round)), K_here = wgmma_advance(K_tiles, smem.K.at(tile));
     smem.K.wait_full(tile);
     wgmma_fence(S_frag);
-    issue_QK<Element, HEAD_DIM, BR, BC>(S_frag, Q_here, K_here);
+    issue_QK<Element, C::COLUMNS, BR, BC>(S_frag, Q_here, K_here);
     wgmma_commit();
   };
   const auto hide = [&](int tile) {

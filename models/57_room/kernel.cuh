@@ -1,8 +1,9 @@
 // 57_room: O has a place of its own. So Q is asked for as soon as the last product has read it, and O leaves in two
 // halves meanwhile.
 // Before:  in 53 O leaves from Q's place, and the next Q comes when it has gone. Nobody multiplies then.
-// Tile:    128x64, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 224 KiB and 144 B.
-//          Needs d = 256, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR % BC == 0, sm_90a.
+// Tile:    128x64, or 128x96 up to 192 columns; 8 warps: two warpgroups of 64 queries, and a third that copies.
+//          Shared: 224 KiB and 144 B.
+//          Needs d <= 256, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR <= 2 BC, sm_90a.
 // Shapes:  Q, O: [batch, heads, n_q, d] f16 or bf16; K, V: [batch, kv_heads, n_k, d] of that type, in any strides.
 //          LSE: [batch, heads, n_q] f32.
 //          sinks: [heads] f32, or null.
@@ -18,15 +19,17 @@ using forward::LOG2E, forward::NO_KEY, forward::NoMask, forward::PRODUCER_REGIST
 using forward::rows_map, forward::SoftmaxInTwo, forward::Tail;
 
 constexpr int HEAD_DIM = 256;
-constexpr int ROW_BYTES = HEAD_DIM * 2;  // 256 elements = 512 B
-// A tile is four panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
-constexpr int PANELS = 4, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
+// A tile is panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
+constexpr int PANEL_COLS = 64, PANEL_ROW_BYTES = PANEL_COLS * 2;
 
-// A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
-template <class T, int BR, int BC, int WARPS, int STAGES>
+// A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes. Products end
+// at column COLUMNS: d is that at most, and what lies behind d is zeros.
+template <class T, int BR, int BC, int WARPS, int STAGES, int COLUMNS_UP_TO = HEAD_DIM>
 struct Config : forward::Tile<T, BR, BC, WARPS, STAGES, 2> {
-  static constexpr uint32_t SMEM_BYTES =  // and mbarriers and Works
-      (BR + BR / 2 + 2 * STAGES * BC) * ROW_BYTES + (4 * STAGES + 2) * 8 + 2 * forward::Message<8>::BYTES;
+  static constexpr int COLUMNS = COLUMNS_UP_TO, PANELS = COLUMNS / PANEL_COLS, ROW_BYTES = PANELS * PANEL_ROW_BYTES;
+  static constexpr uint32_t O_BYTES = BR * 2 * PANEL_ROW_BYTES;  // two panels of it
+  static constexpr uint32_t SMEM_BYTES =                         // and mbarriers and Works
+      (BR + 2 * STAGES * BC) * ROW_BYTES + O_BYTES + (4 * STAGES + 2) * 8 + 2 * forward::Message<8>::BYTES;
 };
 
 // What the thread that copies tells the others of each tile of queries, in shared memory beside Q: BEGIN to END, tiles
@@ -81,17 +84,17 @@ struct Schedule {
 };
 
 template <class C>
-using Smem = forward::Smem<C, ROW_BYTES, 1, C::BR * ROW_BYTES / 2, Work>;
+using Smem = forward::Smem<C, C::ROW_BYTES, 1, C::O_BYTES, Work>;
 
 // What a warpgroup does: QK of each tile of keys that its 64 queries see beside PV of the one before.
 template <class C, class Mask>
 __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem,
                                        SoftmaxInTwo<typename C::Element, C::BC>& softmax, float (&S_frag)[C::BC / 8][4],
-                                       uint32_t (&P_frag)[C::BC / 16][4], float (&O_frag)[HEAD_DIM / 8][4],
+                                       uint32_t (&P_frag)[C::BC / 16][4], float (&O_frag)[C::COLUMNS / 8][4],
                                        float (&normalise)[2], const TensorMap& O_map) {
   using Element = typename C::Element;
   constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
-  constexpr int QK_N_TILES = BC / 8, PV_N_TILES = HEAD_DIM / 8;
+  constexpr int QK_N_TILES = BC / 8, PV_N_TILES = C::COLUMNS / 8;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
 
   // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
@@ -109,7 +112,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     const uint64_t Q_here = wgmma_advance(Q_rows, smem.Q.at(round)), K_here = wgmma_advance(K_tiles, smem.K.at(tile));
     smem.K.wait_full(tile);
     wgmma_fence(S_frag);
-    issue_QK<Element, HEAD_DIM, BR, BC>(S_frag, Q_here, K_here);
+    issue_QK<Element, C::COLUMNS, BR, BC>(S_frag, Q_here, K_here);
     wgmma_commit();
   };
   const auto hide = [&](int tile) {
@@ -160,23 +163,27 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     wgmma_wait<0>(O_frag, P_frag);                               // safe to touch O: the last PV is done
     release(smem.V, tile);
   };
+  constexpr int HALF = 2 * PANEL_COLS / 8;  // of O's tiles of eight columns
   const auto store = [&] {
-    // STORE  There is room for half of O: each warp writes two panels of its 16 rows, swizzled,
-    //        waits until the copy engine has read them, and writes the other two.
-    const uint32_t warp_O = smem.more + warp * 16 * (PANELS / 2) * PANEL_ROW_BYTES;
+    // STORE  There is room for two panels of O: each warp writes them of its 16 rows, swizzled,
+    //        waits until the copy engine has read them, and writes the others.
+    const uint32_t warp_O = smem.more + warp * 16 * 2 * PANEL_ROW_BYTES;
     const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
     const Work work = smem.told(round);
     const int head = work[Work::HEAD], query = work[Work::QUERY] + warp * 16;
 #pragma unroll
-    for (int half = 0; half < PANELS; half += PANELS / 2) {
+    for (int half = 0; half < C::PANELS; half += 2) {
       if (lane == 0) cp_async_bulk_wait_read<0>();  // safe to overwrite: shared memory has been read
       __syncwarp();                                 // for all lanes
-      store_scaled_part<Element, 16, !Mask::IS_WHOLE, PV_N_TILES / 2>(lane_O, O_frag, half * (PANEL_COLS / 8),
-                                                                      normalise);
+      if (half == 0) {
+        store_scaled_part<Element, 16, !Mask::IS_WHOLE, HALF>(lane_O, O_frag, 0, normalise);
+      } else {
+        store_scaled_part<Element, 16, !Mask::IS_WHOLE, PV_N_TILES - HALF>(lane_O, O_frag, HALF, normalise);
+      }
       fence_proxy_async_shared();  // the copy engine will find what this lane has stored
       __syncwarp();                // safe to copy: all lanes have stored
       if (lane == 0) {
-        for (int panel = 0; panel < PANELS / 2; ++panel)
+        for (int panel = 0; panel < 2 && half + panel < C::PANELS; ++panel)
           cp_async_bulk_tensor_store_4d(O_map, (half + panel) * PANEL_COLS, query, head % p.heads, head / p.heads,
                                         warp_O + panel * 16 * PANEL_ROW_BYTES);
         cp_async_bulk_commit();
@@ -227,15 +234,15 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ScoreParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
-  constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
-  constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
+  constexpr int QK_N_TILES = BC / 8;                                // S[64 x BC] = Q[64 x d] K^T[d x BC]
+  constexpr int PV_N_TILES = C::COLUMNS / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
   static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
   static_assert(BR <= STAGES * BC,
                 "of a pair one block needs BR / BC tiles of keys more than the other, which lie there together");
 
   const Smem<C> smem;
   smem.name();
-  smem_name(smem.more, BR * ROW_BYTES / 2, "O", PANEL_ROW_BYTES);
+  smem_name(smem.more, C::O_BYTES, "O", PANEL_ROW_BYTES);
   if (threadIdx.x == 0) smem.init();
   cluster_sync();  // safe to use the barriers, those of the other block, too
 

@@ -1,28 +1,21 @@
-#include "harness/stage.hpp"
-#include "harness/tiles.hpp"
+#include "harness/stages/models.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// Products are counted per warpgroup, 64 queries, and tile of keys.
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
-  const ladder::Forward walks(spec, C::BR, C::BC, 2, spec.causal);
-  const uint64_t pairs = walks.tiles * C::WARPS / 4,
-                 first = walks.queries * C::WARPS / 4;           // of each tile of queries the first tile of keys
-  return {.wgmma = pairs * (HEAD_DIM / 16 + C::BC / 16),         // QK by slices of d, PV by slices of keys
-          .wgmma_left_running = (pairs - first) * (C::BC / 16),  // PV, but of the last tile
-          .yes_votes = ladder::NONE,                             // a first maximum is looked for, and changes nothing
-          .barriers = 2 * walks.blocks +
-                      walks.leaving * C::WARPS / 4};  // of the cluster, and of a warpgroup that lets tiles pass
+  const ladder::Forward walks = ladder::models::in_pairs<C>(spec);
+  ladder::Counts counts = ladder::models::products<C>(C::COLUMNS, walks);
+  counts.barriers =
+      2 * walks.blocks + walks.leaving * C::WARPS / 4;  // of the cluster; of a warpgroup that lets tiles pass
+  return counts;
 }
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = ladder::accepts_any_d<typename C::Element>(ladder::MODELS | ladder::SINK, HEAD_DIM);
-  rest.writes_lse = true;
-  rest.from_first_key = true;
-  rest.recorded = true;
+  rest = ladder::models::variant<typename C::Element>(std::move(rest), ladder::MODELS | ladder::SINK, C::COLUMNS,
+                                                      C::COLUMNS < HEAD_DIM ? 8 : 200);
   return ladder::make_variant<C>(run<C>, flash_attention<C, NoMask>, predict<C>, std::move(rest));
 }
 
@@ -42,7 +35,9 @@ const ladder::Registration registration({
     .max_sm = 90,
     .needs = "wgmma, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 224 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 168, .spill_bytes = 0}},
-    .variants = {variant<Config<bf16, 128, 64, 8, 2>>(), variant<Config<f16, 128, 64, 8, 2>>({.label = "f16"})},
+    .variants = {variant<Config<bf16, 128, 64, 8, 2>>(), variant<Config<f16, 128, 64, 8, 2>>({.label = "f16"}),
+                 variant<Config<bf16, 128, 96, 8, 2, 192>>({.label = "d <= 192"}),
+                 variant<Config<f16, 128, 96, 8, 2, 192>>({.label = "f16, d <= 192"})},
 });
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "harness/stage.hpp"
+#include "harness/stages/stage.hpp"
 #include "kernel.cuh"
 
 namespace {

@@ -74,18 +74,23 @@ def functions_of(heads: int) -> dict:
     return {"softcap": {"softcap": 50.0}, "slopes": {"alibi_slopes": of_heads}, "sinks": {"sink": of_heads}}
 
 
-def function_graph(p: Problem, copies: list, options: dict):
-    """Of one query under a function of its scores, which a plain text in f32 says first."""
-    q, k, v = (each.float() for each in copies[0].qkv)
-    k, v = (each.repeat_interleave(p.heads // p.kv_heads, 2) for each in (k, v))
-    scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * p.d**-0.5
+def plain(q, k, v, options: dict):
+    """One query of each head under a function of its scores, in f32."""
+    q, k, v = (each.float() for each in (q, k, v))
+    k, v = (each.repeat_interleave(q.shape[2] // k.shape[2], 2) for each in (k, v))
+    n_k, slopes, sinks = k.shape[1], options.get("alibi_slopes"), options.get("sink")
+    scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * q.shape[3] ** -0.5
     if "softcap" in options:
         scores = options["softcap"] * torch.tanh(scores / options["softcap"])
-    if "alibi_slopes" in options:
-        scores -= options["alibi_slopes"][:, None, None] * torch.arange(p.n_k - 1, -1, -1, device=scores.device)
-    if "sink" in options:
-        scores = torch.cat([scores, options["sink"][:, None, None].expand(p.batch, p.heads, 1, 1)], -1)
-    wanted = torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1)[..., : p.n_k], v)
+    if slopes is not None:
+        scores -= slopes[:, None, None] * torch.arange(n_k - 1, -1, -1, device=scores.device)
+    if sinks is not None:
+        scores = torch.cat([scores, sinks[:, None, None].expand(*scores.shape[:3], 1)], -1)
+    return torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1)[..., :n_k], v)
+
+
+def function_graph(p: Problem, copies: list, options: dict):
+    wanted = plain(*copies[0].qkv, options)
     calls = [lambda each=each: flash_ladder.attention(*each.qkv, causal=p.causal, rung="d16_functions", **options) for each in copies]
     return graph_of(calls, lambda result: ((result.float() - wanted).norm() / wanted.norm()).item(), peers.MOST_UNLIKE[p.dtype])
 
@@ -109,6 +114,13 @@ def cached_cases(rungs: list[str]):
             q[i : i + 1].transpose(1, 2).float(), *(each[i : i + 1, :n].transpose(1, 2).float() for each in (K, V)), enable_gqa=True,
         ).transpose(1, 2) for i, n in enumerate(lengths)])  # fmt: skip
         unlike = lambda result: ((result.float() - wanted).norm() / wanted.norm()).item()
+
+        def of_function(rung: str, options: dict):
+            wanted = torch.cat([plain(q[i : i + 1], K[i : i + 1, :n], V[i : i + 1, :n], options) for i, n in enumerate(lengths)])
+            functions = options.get("softcap", 0.0), options.get("alibi_slopes"), options.get("sink")
+            call = lambda q, K, V: attend_cache(q, K, V, False, None, None, *functions, False, None, rung, Cache(used, None))
+            return graph_of([lambda each=each: call(*each) for each in copies], lambda result: ((result.float() - wanted).norm() / wanted.norm()).item(),
+                            peers.MOST_UNLIKE[torch.bfloat16])  # fmt: skip
 
         def in_pages(size: int):
             """The copies' caches in pages at random places, and the table."""
@@ -144,6 +156,8 @@ def cached_cases(rungs: list[str]):
                 graphs[f"fa3{words}"] = lambda size=size: of_fa3(size)
             for rung in rungs:
                 graphs[rung + words] = lambda rung=rung, size=size: of_rung(rung, size)
+                if size == 0 and lengths in UNLIKE and rung in ("d16_functions", "d19_listed"):
+                    graphs |= {f"{rung} {name}": lambda rung=rung, options=options: of_function(rung, options) for name, options in functions_of(HEADS).items()}
         if lengths in FULL:
             graphs = {"d05_dependent": lambda: graph_of([lambda e=e: flash_ladder.attention(*(e[0], *(c[:, : lengths[0]] for c in e[1:])), rung="d05_dependent") for e in copies],
                                                         unlike, peers.MOST_UNLIKE[torch.bfloat16])} | graphs  # fmt: skip

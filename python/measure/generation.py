@@ -3,7 +3,7 @@ random numbers: tokens per second with different attentions, in turns. A step is
 the choice of the most likely one: in a CUDA graph, and by launches, as users call it.
     python3 python/measure/generation.py --csv docs/results/CARD_generation.csv --commit HASH [--sequences 1 8 64] [--tokens 2048 32768]
 A row is an attention: `ms` of a step, `over_sdpa` SDPA's time over its own, the median of the rounds' ratios, between `over_lo` and `over_hi`
-(95 %); `attention_share`, in a graph, is the time of the layers' attention alone over a step's. `sequences` are fewer than `asked` where
+(95 %), both empty where SDPA finds no room; `attention_share`, in a graph, is the time of the layers' attention alone over a step's. `sequences` are fewer than `asked` where
 the cache of all does not fit. Without a GPU: a tiny model, on the emulator."""
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import csv
 import datetime
 import gc
+import inspect
 import random
 import statistics
 import sys
@@ -33,6 +34,7 @@ SIZES = dict(vocab_size=128256, hidden_size=4096, intermediate_size=14336, num_h
 TINY = dict(vocab_size=128, hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1)
 ROOM = 64  # of the cache, behind the tokens that are there
 KEPT_FREE = 6 << 30  # bytes, for whatever a step needs
+CACHE = "past_key_values" if "past_key_values" in inspect.signature(transformers.LlamaForCausalLM.forward).parameters else "cache"  # its name
 NAMES = {"sdpa": "sdpa", "flash_ladder": flash_ladder.transformers.NAME, "fa3": "fa3"}
 
 
@@ -40,7 +42,7 @@ def fa3(module, query, key, value, attention_mask, scaling=None, **others):
     """FlashAttention-3 of xformers; the mask says how many keys each sequence has, as flash_ladder's does."""
     q, k, v = (each.transpose(1, 2) for each in (query, key, value))
     given = list(fa3_peer.NOT_GIVEN)
-    given[8] = attention_mask.view(-1)
+    given[8] = attention_mask.view(-1).int()
     attention_chunk, _, *rest = fa3_peer.DEFAULTS
     rest[2] = 0  # it chooses the number of splits
     return torch.ops.flash_attn_3.fwd(q, k, v, *given, scaling, False, -1, -1, attention_chunk, 0.0, *rest)[0], None
@@ -88,7 +90,7 @@ class Case:
             layer.cumulative_length.fill_(self.tokens)
 
     def step(self) -> torch.Tensor:
-        logits = self.model(self.token, cache=self.cache, use_cache=True, logits_to_keep=1).logits
+        logits = self.model(self.token, **{CACHE: self.cache}, use_cache=True, logits_to_keep=1).logits
         self.token.copy_(logits[:, -1:].argmax(-1))
         return logits
 
@@ -185,19 +187,19 @@ def main(arguments: list[str] | None = None) -> None:
                 times = race(found, case, how, rounds, options.steps)
                 alone = race(found, case, "alone", 3, 4) if how == "replay" else {}
                 for name, its in times.items():
-                    ratios = [a / b for a, b in zip(times.get("sdpa", its), its)]
-                    low, high = peers.interval(ratios)
-                    ms = statistics.median(its)
-                    beside = found.get("sdpa", found[name]).logits
-                    unlike = ((found[name].logits - beside).norm() / beside.norm()).item()
+                    ms, over, unlike = statistics.median(its), [""] * 3, ""
+                    if "sdpa" in times:
+                        ratios = [a / b for a, b in zip(times["sdpa"], its)]
+                        over = [f"{ratio:.4f}" for ratio in (statistics.median(ratios), *peers.interval(ratios))]
+                        beside = found["sdpa"].logits
+                        unlike = f"{((found[name].logits - beside).norm() / beside.norm()).item():.1e}"
                     rows.append({
                         "gpu": torch.cuda.get_device_name() if ON_GPU else "emulator", "torch": torch.__version__,
                         "transformers": transformers.__version__, "attention": name, "how": {"replay": "graph", "launch": "launches"}[how],
                         "asked": asked, "sequences": sequences, "tokens": tokens, "cache_gb": f"{sequences * of_each / 1e9:.1f}",
                         "rounds": rounds, "ms": f"{ms:.3f}", "tokens_per_s": f"{sequences / ms * 1e3:.0f}",
                         "attention_share": f"{statistics.median(alone[name]) / ms:.3f}" if alone else "",
-                        "over_sdpa": f"{statistics.median(ratios):.4f}", "over_lo": f"{low:.4f}", "over_hi": f"{high:.4f}",
-                        "unlike_sdpa": f"{unlike:.1e}", "commit": options.commit, "date": datetime.date.today().isoformat(),
+                        **dict(zip(("over_sdpa", "over_lo", "over_hi"), over)), "unlike_sdpa": unlike, "commit": options.commit, "date": datetime.date.today().isoformat(),
                     })  # fmt: skip
                     shown = "attention", "how", "sequences", "tokens", "ms", "tokens_per_s", "attention_share", "over_sdpa", "unlike_sdpa"
                     print({key: rows[-1][key] for key in shown}, file=sys.stderr, flush=True)

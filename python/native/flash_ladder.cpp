@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <chrono>
 #include <deque>
 #include <mutex>
@@ -241,9 +240,7 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
     const bool for_few = variant.few_rows > 0;
     const int columns = variant.accepts.d_step > 1 ? variant.accepts.max_d : spec.d;
     const bool unequal = spec.has_cache() && spec.batch > 1;
-    const int unasked = std::popcount(variant.accepts.features & ~needs(spec) &
-                                      (WINDOW | SOFTCAP | ALIBI | INTERVALS | (for_few ? 0 : CACHE | PAGES))) +
-                        (variant.same_bits && !wanted.same_bits);
+    const int idle = unasked(variant, spec) + (variant.same_bits && !wanted.same_bits);
     const int64_t tiles = int64_t{spec.batch_heads()} * ((spec.n + 127) / 128);
     const bool is_short = tiles < variant.few_tiles && spec.causal && !(needs(spec) & WINDOW);
     // Of few tiles of many keys, too, a tile of 64 rows finds more SMs than one of 128: so it was with 512 queries beside 8192 keys.
@@ -251,7 +248,7 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
     const int unfit = for_few ? (rows <= most_rows ? 0 : 3) : is_short ? 1 : 2;
     return std::tuple(unfit, -rung.min_sm, !for_few && rung.max_sm == 0, rung.role == Role::lost,
                       variant.several != unequal, !variant.takes(STRIDES), columns,
-                      variant.takes(BLOCKS) && !spec.blocks, unasked);
+                      variant.takes(BLOCKS) && !spec.blocks, idle);
   };
   Kernel best{nullptr, nullptr};
   for (const Rung& rung : all) {

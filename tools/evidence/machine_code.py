@@ -1,6 +1,6 @@
 """The machine code of a rung's kernels: stage.cu compiled by nvcc to a cubin, and the kernels' sections read from it.
 
-For same_code and unrolls. Two kernels are compared byte by byte: names, symbols and line numbers play no part.
+For same_code and row_kernels. Two kernels are compared byte by byte: names, symbols and line numbers play no part.
 """
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
 
 from tools.mutants.operators import apply, Mutant, Unit, without_comments
 
@@ -131,13 +130,6 @@ def lines_of(source: str) -> dict[int, int]:
     return found
 
 
-@dataclass
-class Source:
-    """A text that mutants are made of, and how it is joined with others to one file."""
-    path: str
-    text: str
-
-
 def split_includes(text: str, local: set[str]) -> tuple[list[str], str]:
     """The #include lines, but those of `local` files, and the text without them, nothing moved to another line."""
     includes, lines = [], []
@@ -156,4 +148,4 @@ def apart(text: str, mutant: Mutant) -> str:
     return apply(text, mutant.edits)
 
 
-__all__ = ["PROLOGUE", "Schema", "Source", "Unit", "VARIABLE", "apart", "lines_of", "number", "split_includes"]
+__all__ = ["PROLOGUE", "Schema", "Unit", "VARIABLE", "apart", "lines_of", "number", "split_includes"]

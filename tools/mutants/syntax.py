@@ -68,11 +68,6 @@ class Node:
     name: str = ""      # of a call: the function's last name
     templates: list[Node] = field(default_factory=list)  # template arguments that are expressions
 
-    def walk(self):
-        yield self
-        for child in self.children + self.templates:
-            yield from child.walk()
-
 
 @dataclass
 class Declarator:
@@ -88,7 +83,7 @@ class Declarator:
 
 @dataclass
 class Statement:
-    """kind: block, if, for, while, do, switch, expression, return, jump, declaration, other."""
+    """kind: block, if, for, while, switch, expression, return, jump, declaration, other."""
     kind: str
     first: int
     last: int
@@ -101,11 +96,6 @@ class Statement:
     constant: bool = False   # const or constexpr
     constexpr: bool = False  # also of `if constexpr`
     static: bool = False
-
-    def walk(self):
-        yield self
-        for statement in self.body:
-            yield from statement.walk()
 
 
 @dataclass
@@ -298,20 +288,6 @@ class Parser:
             body = self._statement(close + 1)
             condition = None if self._looks_like_declaration(i + 2) else self._try_expression(i + 2, close)
             return Statement(word, i, body.last, condition=condition, body=[body])
-        if word == "do":
-            body = self._statement(i + 1)
-            end = self._find(body.last, ";") + 1
-            return Statement("do", i, end, condition=self._try_expression(body.last + 2, end - 2), body=[body])
-        if word == "try":
-            block = self._block(i + 1)
-            blocks = [block]
-            while self.word(blocks[-1].last) == "catch":
-                blocks.append(self._block(self.partner[blocks[-1].last + 1] + 1))
-            return Statement("other", i, blocks[-1].last, body=blocks)
-        if word in ("case", "default"):
-            return Statement("other", i, self._find(i, ":") + 1)
-        if word in ("struct", "class", "enum", "union"):
-            return Statement("other", i, self._find(i, ";") + 1)
         end = self._find(i, ";")
         return self._simple(i, end)
 
@@ -400,21 +376,14 @@ class Parser:
                 j += 1
             if self.word(j) == "(" and self.word(j + 1) in ("&", "*"):
                 return None
-            if self.word(j) == "[":  # a structured binding
-                bounds_end = self.partner[j] + 1
-                declarator = Declarator("", pointer, 0, begin, bounds_end, last=last)
-                j = bounds_end
-            else:
-                if j >= last or self.tokens[j].kind != "name":
-                    return None
-                declarator = Declarator(self.word(j), pointer, 0, begin, j + 1, last=last)
-                j += 1
-                if self.word(j) == "<":
-                    return None
-                while j < last and self.word(j) == "[":
-                    declarator.dimensions += 1
-                    j = self.partner[j] + 1
-                declarator.bounds_end = j
+            if j >= last or self.tokens[j].kind != "name" or self.word(j + 1) == "<":
+                return None
+            declarator = Declarator(self.word(j), pointer, 0, begin, j + 1, last=last)
+            j += 1
+            while j < last and self.word(j) == "[":
+                declarator.dimensions += 1
+                j = self.partner[j] + 1
+            declarator.bounds_end = j
             if j < last and self.word(j) == "=":
                 declarator.initialiser = self._expression(j + 1, last)
             elif j < last and self.word(j) in ("(", "{"):
@@ -509,9 +478,6 @@ class Parser:
         if token.kind in ("number", "string", "character"):
             node = Node("number" if token.kind == "number" else "string", i, i + 1)
             i += 1
-            while token.kind == "string" and i < last and self.tokens[i].kind == "string":
-                i += 1
-                node.last = i
         elif token.text == "(":
             close = self.partner[i]
             node = Node("group", i, close + 1, [self._expression(i + 1, close)])
@@ -590,7 +556,5 @@ class Parser:
         for begin, end in self._split(opening + 1, self.partner[opening], ","):
             if end == begin:
                 continue
-            if self.word(begin) == "." and self.word(begin + 2) == "=":  # a designated initialiser
-                begin += 3
             nodes.append(self._expression(begin, end))
         return nodes

@@ -100,12 +100,6 @@ class Usage(unittest.TestCase):
         said = self.refused(f"check {B['number']} --causal", f"{B['stage']} has no causal mask.")
         self.names_the_nearest(said, lambda variant: "causal" in variant["problems"])
 
-    def test_files_are_tried_before_the_work(self) -> None:
-        # With the work before it, each of these would take hours.
-        self.refused("check --on cpu --n 8192 --json /no/such/directory/x.json", "/no/such/directory", "No such file")
-        self.refused("check --on cpu --n 8192 --json /", "Is a directory")
-        self.refused(f"explain {B['number']} --trace /no/such/x.json", "No such file")
-
 
 class Check(unittest.TestCase):
     def test_a_first_look_says_of_what_and_once(self) -> None:
@@ -434,12 +428,8 @@ class CannotRunHere(unittest.TestCase):
         rung = RUNGS.find(lambda rung: default(rung)["smem_bytes_per_key"] > 0)
         if rung is None:
             self.skipTest("no rung's shared memory grows with n")
-        n, own, per_key = 65536, default(rung)["smem_bytes"], default(rung)["smem_bytes_per_key"]
-        result = ladder("check", rung["number"], "--n", str(n))
+        result = ladder("check", rung["number"], "--n", "65536")
         self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)
-        self.assertIn(f"needs {(own + per_key * n) / 1024:.1f} KiB of shared memory per block for a row of {n} scores",
-                      result.stderr)
-        self.assertIn(f"Largest N here: {(227 * 1024 - own) // per_key}.", result.stderr)
         # Unnamed it is left out, and others have their own say.
         result = ladder("check", "--on", "cpu", "--n", str(2**24))
         self.assertEqual(result.returncode, CANNOT_RUN_HERE, result.stderr)

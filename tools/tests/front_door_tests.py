@@ -577,61 +577,6 @@ class Nvcc(unittest.TestCase):
                 self.assertRegex(run.stderr, r"There is no nvcc: (.*\n)*  Or install a CUDA toolkit")
 
 
-class FirstHour(unittest.TestCase):
-    """The check before a release, with stubs in place of debootstrap and what runs inside."""
-
-    def first_hour(self, *suites: str, debootstrap: str = "", inside: str = "", apt_get: str = "exit 100") -> subprocess.CompletedProcess:
-        with tempfile.TemporaryDirectory() as folder:
-            repository, tools = Path(folder, "repo"), Path(folder, "bin")
-            (repository / "harness" / "release").mkdir(parents=True)
-            shutil.copy(ROOT / "harness" / "release" / "first_hour", repository / "harness" / "release")
-            tools.mkdir()
-            write_program(tools / "debootstrap", f'#!/bin/bash\n{debootstrap}\nfor word; do [[ $word == */work/* ]] && root=$word; done\n'
-                                                 'mkdir -p "$root/etc/apt/apt.conf.d"\n')
-            write_program(tools / "unshare", f"#!/bin/bash\n{inside}\n")
-            write_program(tools / "apt-config", "#!/bin/bash\n")
-            write_program(tools / "apt-get", f"#!/bin/bash\n{apt_get}\n")
-            write_program(tools / "dpkg-deb", '#!/bin/bash\n[[ -f $2 ]] || exit 2\nmkdir -p "$3/usr/share/keyrings"\n'
-                                              'touch "$3/usr/share/keyrings/ubuntu-archive-keyring.gpg"\n')
-            write_program(tools / "git", '#!/bin/bash\n[[ $1 == clone ]] && mkdir "${@: -1}"\nexit 0\n')
-            return subprocess.run([repository / "harness" / "release" / "first_hour", *suites], text=True, capture_output=True,
-                                  timeout=HANG_S, env={"PATH": f"{tools}:{os.environ['PATH']}", "FIRST_HOUR": str(Path(folder, "work"))})
-
-    def setUp(self) -> None:
-        if os.geteuid() != 0:
-            self.skipTest("needs root")
-        if not Path("/usr/share/keyrings/debian-archive-keyring.gpg").is_file():
-            self.skipTest("needs Debian's keyring")
-
-    def test_verdicts(self) -> None:
-        run = self.first_hour("bookworm", "trixie")
-        self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertRegex(run.stdout, r"bookworm +./ladder +\d+ s  ./ladder test +\d+ s  green\ntrixie .* green\n")
-        run = self.first_hour("bookworm", "trixie", inside='echo the end; [[ $* != *" test" ]] || exit 3')
-        self.assertEqual(run.returncode, 1)
-        self.assertRegex(run.stdout, r"trixie .*red: ./ladder test ended with 3; see .*trixie.ladder-test.log")
-        self.assertIn("the end", run.stderr)
-
-    def test_a_system_that_cannot_be_had_is_named(self) -> None:
-        broken = 'if [[ $* == *trixie* ]]; then echo "E: no such suite"; exit 1; fi'
-        run = self.first_hour("trixie", "bookworm", debootstrap=broken)
-        self.assertEqual(run.returncode, 77, run.stderr)
-        self.assertRegex(run.stdout, r"trixie +cannot be had here: E: no such suite\nbookworm .* green\n")
-        self.assertEqual(self.first_hour("trixie", "bookworm", debootstrap=broken, inside="exit 1").returncode, 1)
-
-    def test_where_ubuntus_keys_come_from(self) -> None:
-        if Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg").is_file():
-            self.skipTest("Ubuntu's keyring is installed")
-        verifies = 'for word; do [[ $word != --keyring=* || -f ${word#*=} ]] || { echo "E: no keys"; exit 1; }; done'
-        run = self.first_hour("noble", debootstrap=verifies, apt_get='for word; do [[ $word != download ]] || touch ubuntu-keyring_1_all.deb; done')
-        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
-        self.assertRegex(run.stdout, r"noble .* green\n")
-        run = self.first_hour("noble")
-        self.assertEqual(run.returncode, 77, run.stdout + run.stderr)
-        self.assertRegex(run.stdout, r"noble +cannot be had here: its packages cannot be verified, .*keyring.gpg here: "
-                                     r"apt-get install ubuntu-keyring \(Debian 12 has none.*\)\n")
-
-
 class Make(Door):
     def setUp(self) -> None:
         super().setUp()

@@ -106,7 +106,7 @@ class Real(unittest.TestCase):
             self.assertEqual(bool(rung.more_lines.why), bool(rung.more_lines.reason), rung.name)
 
     def test_a_stage_without_a_role_is_no_stage(self) -> None:
-        stage = '#include "harness/stage.hpp"\nconst ladder::Registration it({.name = "99_none"%s, .idea = "None."});\n'
+        stage = '#include "harness/stages/stage.hpp"\nconst ladder::Registration it({.name = "99_none"%s, .idea = "None."});\n'
         for role, said in ((", .role = ladder::Role::lost", ""), ("", "A stage.cu says its rung's role: ")):
             run = subprocess.run([*os.environ.get("CXX", "g++").split(), "-std=c++20", f"-I{ROOT}", "-fsyntax-only", "-x", "c++", "-"],
                                  input=stage % role, capture_output=True, text=True)

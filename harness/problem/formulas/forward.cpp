@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "harness/blocks.hpp"
 #include "harness/problem/lists.hpp"
 #include "harness/problem/spec.hpp"
+#include "harness/stages/blocks.hpp"
 
 namespace ladder {
 namespace {
@@ -42,6 +42,7 @@ std::vector<TensorSpec> forward_inputs(const Spec& spec) {
       specs.push_back(tensor(name, Element::f32, {spec.batch, spec.key_heads(), 1, 1}));
     }
   }
+  if (spec.has_Q_scales()) specs.push_back(tensor("Q_scales", Element::f32, {spec.batch, spec.heads, 1, 1}));
   const auto fixed = [&](const char* name, Element element, int64_t count) {
     specs.push_back(tensor(name, element, {1, 1, 1, count}));
     specs.back().is_fixed = true;
@@ -49,7 +50,7 @@ std::vector<TensorSpec> forward_inputs(const Spec& spec) {
   for (const auto& [is_asked, name] : {std::pair{spec.alibi, "slopes"}, std::pair{spec.sink, "sinks"}}) {
     if (!is_asked) continue;
     fixed(name, Element::f32, spec.heads);
-    specs.back().of_heads = true;
+    specs.back().per_head = true;
   }
   if (spec.lens_q.count > 0) {
     fixed("cu_seqlens_q", Element::i32, spec.batch + 1);

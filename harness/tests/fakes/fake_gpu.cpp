@@ -21,7 +21,7 @@
 #include "harness/measure/ceilings.hpp"
 #include "harness/measure/csv.hpp"
 #include "harness/problem/formula.hpp"
-#include "harness/rung.hpp"
+#include "harness/stages/rung.hpp"
 
 namespace ladder {
 namespace {

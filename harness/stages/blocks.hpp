@@ -1,7 +1,7 @@
 // Which blocks of keys a tile of queries meets, as a Spec's words say it: for the lists that a kernel gets, for the reference, and for
 // the predictions of rungs. Without the standard library, as stage_words.hpp.
 #pragma once
-#include "harness/intervals.hpp"
+#include "harness/stages/intervals.hpp"
 
 namespace ladder::blocks {
 

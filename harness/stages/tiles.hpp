@@ -1,8 +1,8 @@
 // For the predictions of rungs from 40 on: which tiles of queries and of keys meet, at any lengths, under a mask, in a window. Without the
 // standard library, as stage_words.hpp.
 #pragma once
-#include "harness/blocks.hpp"
-#include "harness/stage_words.hpp"
+#include "harness/stages/blocks.hpp"
+#include "harness/stages/stage_words.hpp"
 
 namespace ladder {
 

@@ -1,6 +1,6 @@
 // For a stage.cu of decoding, from d04_warps on: which problems these take, and what is multiplied.
 #pragma once
-#include "harness/stage.hpp"
+#include "harness/stages/stage.hpp"
 
 namespace ladder::decoding {
 

@@ -2,7 +2,7 @@
 // times, by the C++ compiler for the emulator, twice, and by nvcc; each build hands over the same words and its own way to start the
 // kernels, and the registry (rung.hpp) joins them by name.
 #pragma once
-#include "harness/stage_words.hpp"
+#include "harness/stages/stage_words.hpp"
 
 namespace ladder {
 using namespace told;

@@ -103,13 +103,14 @@ struct Spec {
   int key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
   float scale() const { return softmax_scale > 0 ? softmax_scale : 1.0f / std::sqrt(static_cast<float>(d)); }
   bool has_cache() const { return page != 0; }
-  // K and V are bytes times a scale of each head, of which a kernel makes f16 to multiply them with Q. Or of four bits, times a scale of
-  // each key of each head, of which it makes bf16, or for Q in f16 of K that.
-  bool has_scales() const {
-    return (q_type == Element::f16 || q_type == Element::bf16) &&
-           (kv_type == Element::e4m3 || kv_type == Element::e5m2 || kv_type == Element::s8 || kv_type == Element::s4);
-  }
-  bool has_token_scales() const { return has_scales() && kv_type == Element::s4; }
+  // Beside Q of 16 bits K and V are bytes times a scale of each head, of which a kernel makes f16 to multiply them with Q; or of four bits,
+  // times a scale of each key of each head, of which it makes bf16, or for Q in f16 of K that. Or Q is bytes, too, times scales of its own
+  // heads, and bytes are what is multiplied.
+  bool has_scales() const { return has_Q_scales() || has_token_scales() || (has_16_bits(q_type) && is_byte(kv_type)); }
+  bool has_Q_scales() const { return q_type == Element::e4m3 && kv_type == Element::e4m3 && has_16_bits(o_type); }
+  bool has_token_scales() const { return has_16_bits(q_type) && kv_type == Element::s4; }
+  static bool has_16_bits(Element type) { return type == Element::f16 || type == Element::bf16; }
+  static bool is_byte(Element type) { return type == Element::e4m3 || type == Element::e5m2 || type == Element::s8; }
   int64_t batch_heads() const { return int64_t{batch} * heads; }
   int64_t elements() const { return batch_heads() * n * d; }
   bool has_listed_keys() const { return intervals || blocks; }  // which keys a query sees is data
@@ -217,6 +218,7 @@ void convert(const Arguments& arguments, CacheParams& params);
 void convert(const Arguments& arguments, CacheScoreParams& params);
 void convert(const Arguments& arguments, ByteParams& params);
 void convert(const Arguments& arguments, TokenScaleParams& params);
+void convert(const Arguments& arguments, ByteInputParams& params);
 void convert(const Arguments& arguments, IntervalParams& params);
 void convert(const Arguments& arguments, BlockParams& params);
 void convert(const Arguments& arguments, GradientParams& params);

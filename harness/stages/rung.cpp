@@ -1,4 +1,4 @@
-#include "harness/rung.hpp"
+#include "harness/stages/rung.hpp"
 
 #include <fmt/format.h>
 
@@ -189,6 +189,15 @@ void convert(const Arguments& arguments, TokenScaleParams& params) {
   params.V_scales = static_cast<const float*>(arguments.at("V_scales"));
   const int64_t(&strides)[3] = arguments.find("K_scales")->strides;
   params.scale_strides = {strides[0], strides[1], strides[2]};
+}
+
+void convert(const Arguments& arguments, ByteInputParams& params) {
+  convert(arguments, static_cast<ModelParams&>(params));
+  const auto scales = [&](const char* name) {
+    const Arguments::Tensor* const of = arguments.find(name);
+    return ByteInputParams::Scales{static_cast<const float*>(of->data), of->strides[0], of->strides[1]};
+  };
+  params.Q_scales = scales("Q_scales"), params.K_scales = scales("K_scales"), params.V_scales = scales("V_scales");
 }
 
 namespace {

@@ -1,7 +1,7 @@
 // For the predictions of rungs: what a warpgroup that copies knows of the products of one that multiplies when it asks for a tile, and
 // which block or multiprocessor has most to do. Without the standard library, as stage_words.hpp.
 #pragma once
-#include "harness/stage_words.hpp"
+#include "harness/stages/stage_words.hpp"
 
 namespace ladder {
 

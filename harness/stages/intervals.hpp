@@ -3,8 +3,8 @@
 #pragma once
 #include <climits>
 
-#include "harness/problem/hash.hpp"
-#include "harness/stage_words.hpp"
+#include "harness/stages/hash.hpp"
+#include "harness/stages/stage_words.hpp"
 
 namespace ladder {
 

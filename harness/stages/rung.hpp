@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/stage_words.hpp"
+#include "harness/stages/stage_words.hpp"
 
 namespace gpu {
 struct Device;  // common/ptx/device.cuh
