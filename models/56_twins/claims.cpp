@@ -44,3 +44,12 @@ CLAIM("the block that has most to do has less of it") {
   CHECK(now.counters.products_of_busiest_block < before.counters.products_of_busiest_block);
   CHECK(std::ranges::equal(now.outputs["O"].half(), before.outputs["O"].half(), {}, &f16::bits, &f16::bits));
 }
+
+CLAIM("of 96 columns products end there, and give the bits that those of 128 give") {
+  Spec spec = spec_of(3, 1, true, 500);
+  spec.d = 96;
+  const Variant& narrow = rung().variants[2];
+  const auto now = counted(rung(), narrow, spec), before = counted(previous(), spec);
+  CHECK(now.wgmma * 8 == before.wgmma * 7);  // QK takes 6 of 8 slices of d, and PV all 8 of keys
+  CHECK(same_bits(checked(rung(), narrow, spec), checked(previous(), spec)));
+}
