@@ -27,7 +27,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "d18_last",
     .previous = "d06_pages",
-    .role = ladder::Role::branch,
+    .role = ladder::Role::lost,
     .more_lines = {ladder::MoreLines::other,
                    "A count that may begin with anything, and the join that follows it in the same launch."},
     .idea = "One launch: the last block of those that share a head's keys joins what all have left, and a count in the "

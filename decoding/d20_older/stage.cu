@@ -25,7 +25,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "d20_older",
     .previous = "d06_pages",
-    .role = ladder::Role::port,
+    .role = ladder::Role::branch,
     .idea = "Pages and lengths on any card from sm_80 on: d06_pages looks keys up, d04_warps has the tile and the "
             "launches.",
     .limit = "d06_pages needs a card that starts a dependent launch early, and 192 KiB of shared memory.",

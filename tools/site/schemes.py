@@ -180,9 +180,9 @@ def tree() -> str:
             rung = known[rung.previous]
 
     def mark(x: float, y: float, wide: float, role: str, said: str) -> None:
-        sketch.box(x, y, wide, tall, {"branch": "data", "lost": "waste"}.get(role, "empty"), "" if role == "port" else said)
         if role == "port":
-            sketch.box(x + 2, y + 2, wide - 4, tall - 4, "empty", said)
+            sketch.box(x - 2, y - 2, wide + 4, tall + 4, "empty")
+        sketch.box(x, y, wide, tall, {"branch": "data", "lost": "waste"}.get(role, "empty"), said)
 
     y, last = 4.0, None
     for role, x in (("line", 0.0), ("branch", 60.0), ("variant", 132.0), ("port", 210.0), ("lost", 272.0)):
