@@ -1,4 +1,5 @@
-// d20_older: pages and lengths on any card from sm_80 on. d06_pages looks keys up, d04_warps has the tile and the launches.
+// d20_older: pages and lengths on any card from sm_80 on. d06_pages looks keys up, d04_warps has the tile and the
+// launches.
 // Before:  d06_pages needs a card that starts a dependent launch early, and 192 KiB of shared memory.
 // Tile:    16x16 for each of 4 warps, or 32x16 where there are more rows; two blocks on an SM, where it has room.
 //          Shared: 96 KiB (a warp 24: K, V 3 x 4 each).

@@ -22,8 +22,8 @@ constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
 // A tile is two panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
 constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
 
-// A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes. Products end
-// at column COLUMNS: d is that at most, and what lies behind d is zeros.
+// A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes. Products
+// end at column COLUMNS: d is that at most, and what lies behind d is zeros.
 template <class T, int BR, int BC, int WARPS, int STAGES, int COLUMNS_UP_TO = HEAD_DIM>
 struct Config : forward::Tile<T, BR, BC, WARPS, STAGES, 2> {
   static constexpr int COLUMNS = COLUMNS_UP_TO;

@@ -22,8 +22,8 @@ constexpr int HEAD_DIM = 256;
 // A tile is panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
 constexpr int PANEL_COLS = 64, PANEL_ROW_BYTES = PANEL_COLS * 2;
 
-// A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes. Products end
-// at column COLUMNS: d is that at most, and what lies behind d is zeros.
+// A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes. Products
+// end at column COLUMNS: d is that at most, and what lies behind d is zeros.
 template <class T, int BR, int BC, int WARPS, int STAGES, int COLUMNS_UP_TO = HEAD_DIM>
 struct Config : forward::Tile<T, BR, BC, WARPS, STAGES, 2> {
   static constexpr int COLUMNS = COLUMNS_UP_TO, PANELS = COLUMNS / PANEL_COLS, ROW_BYTES = PANELS * PANEL_ROW_BYTES;
