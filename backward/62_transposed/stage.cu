@@ -1,5 +1,4 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/backward.hpp"
 #include "kernel.cuh"
 
 namespace {
@@ -14,16 +13,10 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .ldmatrix = pairs * (4 * (D_SLICES + LOAD_B) + 3 * LOAD_B)};
 }
 
-uint64_t workspace_bytes(const ladder::Shape& shape) {
-  return uint64_t(shape.batch_heads()) * shape.n * sizeof(float);  // D
-}
-
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
+  rest = ladder::backward::plain(std::move(rest), ladder::backward::sum_bytes<1>);
   rest.conflict_ways = 1.0;
-  rest.accepts = {.features = ladder::CAUSAL, .formula = "backward"};
-  rest.workspace_bytes = workspace_bytes;
-  rest.recorded = true;
   return ladder::make_variant<C>(run<C>, key_gradients<C>, predict<C>, std::move(rest));
 }
 

@@ -1,36 +1,25 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/backward.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// Products are counted per warpgroup, 64 keys, and tile of queries.
 template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
-  constexpr uint64_t QUERY_SLICES = C::BR / 16, KEY_SLICES = C::BC / 16;
-  const ladder::Backward walks(shape, C::BR, C::BC);
-  const uint64_t pairs = 2 * walks.tiles;
+  const ladder::backward::Products<C, HEAD_DIM> products(shape);
   // Tiles that are copied for blocks; what a block does not compute with it passes by.
   uint64_t copied = 0;
   const int64_t side = shape.n / C::BC;
   for (int64_t first = 0; first < side; first += C::BLOCKS)
     copied += uint64_t(shape.batch_heads()) * C::BLOCKS * C::BC / C::BR * (shape.causal ? side - first : side);
-  return {
-      .wgmma = pairs * (2 * D_SLICES + 2 * QUERY_SLICES + KEY_SLICES),  // S, dP; dV, dK; dQ
-      .wgmma_left_running = pairs * (QUERY_SLICES + KEY_SLICES) + (pairs - 2 * walks.blocks) * D_SLICES,  // dV, dQ; S
-      .gmem_bytes_reduced = walks.tiles * C::BR * HEAD_DIM * sizeof(float),
-      .multicast_bytes = copied * C::BLOCKS * C::Q_BYTES};
-}
-
-uint64_t workspace_bytes(const ladder::Shape& shape) {
-  return uint64_t(shape.batch_heads()) * shape.n * (HEAD_DIM + 2) * sizeof(float);  // the sum of dQ, LSE and D
+  ladder::Counts counts = products.counts(
+      products.pairs * (C::BR / 16 + C::BC / 16) + (products.pairs - 2 * products.blocks) * D_SLICES, 0);  // dV, dQ; S
+  counts.multicast_bytes = copied * C::BLOCKS * C::Q_BYTES;
+  return counts;
 }
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = {.features = ladder::CAUSAL, .formula = "backward"};
-  rest.workspace_bytes = workspace_bytes;
-  rest.recorded = true;
+  rest = ladder::backward::plain(std::move(rest), ladder::backward::sum_bytes<HEAD_DIM + 2>);
   return ladder::make_variant<C>(run<C>, gradients<C>, predict<C>, std::move(rest));
 }
 

@@ -1,20 +1,14 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/backward.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// Products are counted per warpgroup, 64 keys, and tile of queries.
 template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
-  constexpr uint64_t QUERY_SLICES = C::BR / 16, KEY_SLICES = C::BC / 16;
-  const ladder::Backward walks(shape, C::BR, C::BC);
-  const uint64_t pairs = 2 * walks.tiles;
-  return {
-      .wgmma = pairs * (2 * D_SLICES + 2 * QUERY_SLICES + KEY_SLICES),  // S, dP; dV, dK; dQ
-      .wgmma_left_running = pairs * (QUERY_SLICES + KEY_SLICES) + (pairs - 2 * walks.blocks) * D_SLICES,  // dV, dQ; S
-      .barriers = walks.blocks + walks.tiles,
-      .gmem_bytes_reduced = walks.tiles * C::BR * HEAD_DIM * sizeof(float)};
+  const ladder::backward::Products<C, HEAD_DIM> products(shape);
+  return products.counts(
+      products.pairs * (C::BR / 16 + C::BC / 16) + (products.pairs - 2 * products.blocks) * D_SLICES,  // dV, dQ; S
+      products.blocks + products.tiles);
 }
 
 template <class C>
@@ -25,13 +19,7 @@ uint64_t workspace_bytes(const ladder::Shape& shape) {  // the sum of dQ, LSE an
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED,
-                  .q = ladder::Element::bf16,
-                  .kv = ladder::Element::bf16,
-                  .o = ladder::Element::bf16,
-                  .formula = "backward"};
-  rest.workspace_bytes = workspace_bytes<C>;
-  rest.recorded = true;
+  rest = ladder::backward::plain<bf16>(std::move(rest), workspace_bytes<C>, ladder::MODELS);
   return ladder::make_variant<C>(run<C>, gradients<C>, predict<C>, std::move(rest));
 }
 

@@ -1,43 +1,31 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/backward.hpp"
 #include "harness/stages/walk.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// Products are counted per warpgroup, 64 keys, and tile of queries.
 template <class C>
 ladder::Counts predict(const ladder::Launched& shape) {
-  constexpr uint64_t QUERY_SLICES = C::BR / 16, KEY_SLICES = C::BC / 16,
-                     EACH = 2 * D_SLICES + 2 * QUERY_SLICES + KEY_SLICES;
-  const ladder::Backward walks(shape, C::BR, C::BC);
-  const uint64_t pairs = 2 * walks.tiles;
+  constexpr uint64_t EACH = 2 * D_SLICES + 2 * C::BR / 16 + C::BC / 16;
+  const ladder::backward::Products<C, HEAD_DIM> products(shape);
   // Under a mask the heads whose longest walks begin together, then those of the next heads.
   const uint64_t heads = shape.batch_heads(), side = shape.n / C::BC;
   uint64_t together = 1;
   while (shape.causal && heads % (2 * together) == 0 && 2 * together * shape.n * HEAD_DIM * 8 <= TOGETHER_BYTES)
     together *= 2;
   ladder::BusiestSm sm(shape.multiprocessors);
-  for (uint64_t block = 0; block < walks.blocks; ++block) {
+  for (uint64_t block = 0; block < products.blocks; ++block) {
     const uint64_t key_tile = block / together % side;
     sm.block(2 * (shape.causal ? side - key_tile : side) * C::BC / C::BR * EACH);
   }
-  return {.wgmma = pairs * EACH,                                        // S, dP; dV, dK; dQ
-          .wgmma_left_running = pairs * (D_SLICES + 2 * QUERY_SLICES),  // dP; dV; dK
-          .products_of_busiest_sm = sm.most,
-          .barriers = 2 * walks.blocks + walks.tiles,
-          .gmem_bytes_reduced = walks.tiles * C::BR * HEAD_DIM * sizeof(float)};
-}
-
-uint64_t workspace_bytes(const ladder::Shape& shape) {
-  return uint64_t(shape.batch_heads()) * shape.n * (HEAD_DIM + 2) * sizeof(float);  // the sum of dQ, LSE and D
+  ladder::Counts counts = products.counts();
+  counts.products_of_busiest_sm = sm.most;
+  return counts;
 }
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = {.features = ladder::CAUSAL, .formula = "backward"};
-  rest.workspace_bytes = workspace_bytes;
-  rest.recorded = true;
+  rest = ladder::backward::plain(std::move(rest), ladder::backward::sum_bytes<HEAD_DIM + 2>);
   return ladder::make_variant<C>(run<C>, gradients<C>, predict<C>, std::move(rest));
 }
 

@@ -1,38 +1,13 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/backward.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// Products are counted per warpgroup, 64 keys, and tile of queries.
-template <class C>
-ladder::Counts predict(const ladder::Shape& shape) {
-  constexpr uint64_t QUERY_SLICES = C::BR / 16, KEY_SLICES = C::BC / 16;
-  const ladder::Backward walks(shape, C::BR, C::BC);
-  const uint64_t pairs = 2 * walks.tiles;
-  return {.wgmma = pairs * (2 * D_SLICES + 2 * QUERY_SLICES + KEY_SLICES),  // S, dP; dV, dK; dQ
-          .wgmma_left_running = pairs * (D_SLICES + 2 * QUERY_SLICES),      // dP; dV; dK
-          .barriers = 2 * walks.blocks + walks.tiles,
-          .gmem_bytes_reduced = walks.tiles * C::BR * HEAD_DIM * sizeof(float)};
-}
-
-template <class C>
-uint64_t workspace_bytes(const ladder::Shape& spec) {  // the list; the sum of dQ, LSE and D
-  return spec.batch * sizeof(Sequence) +
-         ladder::q_tiles_of(spec, C::BR) * spec.heads * C::BR * (HEAD_DIM + 2) * sizeof(float);
-}
-
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = {
-      .features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED | ladder::VARLEN,
-      .q = ladder::Element::bf16,
-      .kv = ladder::Element::bf16,
-      .o = ladder::Element::bf16,
-      .formula = "backward"};
-  rest.workspace_bytes = workspace_bytes<C>;
-  rest.recorded = true;
-  return ladder::make_variant<C>(run<C>, gradients<C, false>, predict<C>, std::move(rest));
+  rest = ladder::backward::plain<bf16>(std::move(rest), ladder::backward::list_and_sum_bytes<C, HEAD_DIM + 2, Sequence>,
+                                       ladder::MODELS | ladder::VARLEN);
+  return ladder::make_variant<C>(run<C>, gradients<C, false>, ladder::backward::predict<C, HEAD_DIM>, std::move(rest));
 }
 
 const ladder::Registration registration({

@@ -1,5 +1,4 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/backward.hpp"
 #include "kernel.cuh"
 
 namespace {
@@ -17,16 +16,10 @@ ladder::Counts predict(const ladder::Shape& shape) {
           .gmem_bytes_reduced = walks.tiles * C::BR * HEAD_DIM * sizeof(float)};
 }
 
-uint64_t workspace_bytes(const ladder::Shape& shape) {
-  return uint64_t(shape.batch_heads()) * shape.n * (HEAD_DIM + 2) * sizeof(float);  // the sum of dQ, D, LSE
-}
-
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
+  rest = ladder::backward::plain(std::move(rest), ladder::backward::sum_bytes<HEAD_DIM + 2>);
   rest.conflict_ways = 1.0;
-  rest.accepts = {.features = ladder::CAUSAL, .formula = "backward"};
-  rest.workspace_bytes = workspace_bytes;
-  rest.recorded = true;
   return ladder::make_variant<C>(run<C>, gradients<C>, predict<C>, std::move(rest));
 }
 

@@ -1,36 +1,24 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/backward.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// Products are counted per warpgroup, 64 keys, and tile of queries.
 template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
-  constexpr uint64_t QUERY_SLICES = C::BR / 16, KEY_SLICES = C::BC / 16;
-  const ladder::Backward walks(shape, C::BR, C::BC);
-  const uint64_t pairs = 2 * walks.tiles;
-  const uint64_t later = pairs - 2 * walks.walking;
-  return {.wgmma = pairs * (2 * D_SLICES + 2 * QUERY_SLICES + KEY_SLICES),                   // S, dP; dV, dK; dQ
-          .wgmma_left_running = pairs * QUERY_SLICES + later * (KEY_SLICES + QUERY_SLICES),  // dV; dQ, dK
-          .wgmma_beside_exponentials = later * (KEY_SLICES + QUERY_SLICES),                  // dQ, dK
-          .barriers = 2 * walks.blocks,                                                      // and none for a tile
-          .gmem_bytes_reduced = walks.tiles * C::BR * HEAD_DIM * sizeof(float)};
-}
-
-template <class C>
-uint64_t workspace_bytes(const ladder::Shape& spec) {  // the list; the sum of dQ, LSE and D
-  return spec.batch * sizeof(Sequence) +
-         ladder::q_tiles_of(spec, C::BR) * spec.heads * C::BR * (HEAD_DIM + 2) * sizeof(float);
+  const ladder::backward::Products<C, HEAD_DIM> products(shape);
+  const uint64_t beside = products.later * (C::BC / 16 + C::BR / 16);  // dQ, dK
+  ladder::Counts counts =
+      products.counts(products.pairs * (C::BR / 16) + beside, 2 * products.blocks);  // dV; none for a tile
+  counts.wgmma_beside_exponentials = beside;
+  return counts;
 }
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts =
-      ladder::accepts_any_d<typename C::T>(ladder::MODELS | ladder::WINDOW | ladder::VARLEN, HEAD_DIM, 8, "backward");
-  rest.workspace_bytes = workspace_bytes<C>;
+  rest = ladder::backward::any_d<typename C::T>(std::move(rest),
+                                                ladder::backward::list_and_sum_bytes<C, HEAD_DIM + 2, Sequence>,
+                                                ladder::WINDOW | ladder::VARLEN, HEAD_DIM);
   rest.conflict_ways = 1.0;
-  rest.recorded = true;
   return ladder::make_variant<C>(run<C>, gradients<C, false>, predict<C>, std::move(rest));
 }
 

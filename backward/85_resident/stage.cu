@@ -1,35 +1,15 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/backward.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// Products are counted per warpgroup, 64 keys, and tile of queries.
-template <class C>
-ladder::Counts predict(const ladder::Shape& shape) {
-  constexpr uint64_t QUERY_SLICES = C::BR / 16, KEY_SLICES = C::BC / 16;
-  const ladder::Backward walks(shape, C::BR, C::BC);
-  const uint64_t pairs = 2 * walks.tiles;
-  return {.wgmma = pairs * (2 * D_SLICES + 2 * QUERY_SLICES + KEY_SLICES),  // S, dP; dV, dK; dQ
-          .wgmma_left_running = pairs * (D_SLICES + 2 * QUERY_SLICES),      // dP; dV; dK
-          .barriers = 2 * walks.blocks + walks.tiles,
-          .gmem_bytes_reduced = walks.tiles * C::BR * HEAD_DIM * sizeof(float)};
-}
-
-template <class C>
-uint64_t workspace_bytes(const ladder::Shape& spec) {  // the list; the sum of dQ, LSE and D
-  return spec.batch * sizeof(Sequence) +
-         ladder::q_tiles_of(spec, C::BR) * spec.heads * C::BR * (HEAD_DIM + 2) * sizeof(float);
-}
-
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts =
-      ladder::accepts_any_d<typename C::T>(ladder::MODELS | ladder::WINDOW | ladder::VARLEN, HEAD_DIM, 8, "backward");
-  rest.workspace_bytes = workspace_bytes<C>;
+  rest = ladder::backward::any_d<typename C::T>(std::move(rest),
+                                                ladder::backward::list_and_sum_bytes<C, HEAD_DIM + 2, Sequence>,
+                                                ladder::WINDOW | ladder::VARLEN, HEAD_DIM);
   rest.conflict_ways = 1.0;
-  rest.recorded = true;
-  return ladder::make_variant<C>(run<C>, gradients<C, false>, predict<C>, std::move(rest));
+  return ladder::make_variant<C>(run<C>, gradients<C, false>, ladder::backward::predict<C, HEAD_DIM>, std::move(rest));
 }
 
 const ladder::Registration registration({

@@ -1,45 +1,25 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/backward.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-bool is_varlen(const ladder::Spec& spec) {
-  return spec.lens_q.count > 0;
-}
-// Of all sequences, as the kernel counts them.
-template <int ROWS>
-uint64_t all_tiles_of(const ladder::Spec& spec, const ladder::Lengths& lengths, int n) {
-  return is_varlen(spec) ? lengths.before(lengths.count) / ROWS + spec.batch : spec.batch * tiles_of<ROWS>(n);
-}
-
-// Products are counted per warpgroup, 64 keys, and tile of queries.
 template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
-  constexpr uint64_t QUERY_SLICES = C::BR / 16, KEY_SLICES = C::BC / 16;
-  const ladder::Backward walks(shape, C::BR, C::BC);
-  const uint64_t pairs = 2 * walks.tiles, later = pairs - 2 * walks.walking;
-  return {.wgmma = pairs * (2 * D_SLICES + 2 * QUERY_SLICES + KEY_SLICES),                   // S, dP; dV, dK; dQ
-          .wgmma_left_running = pairs * QUERY_SLICES + later * (KEY_SLICES + QUERY_SLICES),  // dV; dQ, dK
-          .wgmma_beside_exponentials = later * (KEY_SLICES + QUERY_SLICES),                  // dQ, dK
-          .gmem_bytes_reduced = walks.tiles * C::BR * HEAD_DIM * sizeof(float) +
-                                (walks.blocks + 2 * walks.tiles) * 4};  // and turns that are passed on
-}
-
-template <class C>
-uint64_t workspace_bytes(const ladder::Shape& spec) {  // the list; the sum of dQ, LSE and D; turns
-  const uint64_t tiles = all_tiles_of<C::BR>(spec, spec.lens_q, spec.n) * spec.heads;
-  return spec.batch * sizeof(Sequence) + tiles * C::BR * (HEAD_DIM + 2) * sizeof(float) + tiles * 3 * 4;
+  const ladder::backward::Products<C, HEAD_DIM> products(shape);
+  const uint64_t beside = products.later * (C::BC / 16 + C::BR / 16);                  // dQ, dK
+  ladder::Counts counts = products.counts(products.pairs * (C::BR / 16) + beside, 0);  // dV
+  counts.wgmma_beside_exponentials = beside;
+  counts.gmem_bytes_reduced += products.turns_bytes();
+  return counts;
 }
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts =
-      ladder::accepts_any_d<typename C::T>(ladder::MODELS | ladder::WINDOW | ladder::VARLEN, HEAD_DIM, 8, "backward");
-  rest.workspace_bytes = workspace_bytes<C>;
+  rest = ladder::backward::any_d<typename C::T>(std::move(rest),
+                                                ladder::backward::list_and_sum_bytes<C, HEAD_DIM + 2, Sequence, 3>,
+                                                ladder::WINDOW | ladder::VARLEN, HEAD_DIM);
   rest.conflict_ways = 1.0;
   rest.same_bits = true;
-  rest.recorded = true;
   return ladder::make_variant<C>(run<C>, gradients<C, false>, predict<C>, std::move(rest));
 }
 

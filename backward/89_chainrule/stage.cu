@@ -1,5 +1,4 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/backward.hpp"
 #include "kernel.cuh"
 
 namespace {
@@ -12,31 +11,19 @@ void convert(const ladder::Arguments& arguments, ScoreGradientParams& params) {
   params.dsinks = static_cast<float*>(arguments.at("dsinks"));
 }
 
-// Products are counted per warpgroup, 64 keys, and tile of queries.
 template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
-  const ladder::Backward walks(shape, C::BR, C::BC);
-  const uint64_t pairs = 2 * walks.tiles, sinks = shape.sink ? shape.batch_heads() : 0;
-  return {.wgmma = pairs * (2 * C::D_SLICES + 2 * C::QUERY_SLICES + C::KEY_SLICES),  // S, dP; dV, dK; dQ
-          .wgmma_left_running = pairs * (C::D_SLICES + 2 * C::QUERY_SLICES),         // dP; dV; dK
-          .barriers = 2 * walks.blocks + walks.tiles + sinks,
-          .gmem_bytes_reduced = walks.tiles * C::BR * C::HEAD_DIM * sizeof(float)};
-}
-
-template <class C>
-uint64_t workspace_bytes(const ladder::Shape& spec) {  // the list; the sum of dQ, LSE and D
-  return spec.batch * sizeof(Sequence) +
-         ladder::q_tiles_of(spec, C::BR) * spec.heads * C::BR * (C::HEAD_DIM + 2) * sizeof(float);
+  ladder::Counts counts = ladder::backward::predict<C, C::HEAD_DIM>(shape);
+  if (shape.sink) counts.barriers += shape.batch_heads();
+  return counts;
 }
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  // of several lengths a box may not begin behind the columns
-  rest.accepts = ladder::accepts_any_d<typename C::T>(
-      ladder::MODELS | ladder::WINDOW | ladder::VARLEN | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK, C::HEAD_DIM,
-      C::HEAD_DIM - PANEL_COLS + 8, "backward");
-  rest.workspace_bytes = workspace_bytes<C>;
-  rest.recorded = true;
+  rest = ladder::backward::any_d<typename C::T>(
+      std::move(rest), ladder::backward::list_and_sum_bytes<C, C::HEAD_DIM + 2, Sequence>,
+      ladder::WINDOW | ladder::VARLEN | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK, C::HEAD_DIM,
+      C::HEAD_DIM - PANEL_COLS + 8);
   return ladder::make_variant<C>(run<C>, gradients<C, false, Score<true>>, predict<C>, std::move(rest));
 }
 

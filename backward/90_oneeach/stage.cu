@@ -1,5 +1,4 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/backward.hpp"
 #include "kernel.cuh"
 
 namespace {
@@ -10,19 +9,6 @@ void convert(const ladder::Arguments& arguments, ScoreGradientParams& params) {
   params.alibi_slopes = static_cast<const float*>(arguments.at("slopes"));
   params.sinks = static_cast<const float*>(arguments.at("sinks"));
   params.dsinks = static_cast<float*>(arguments.at("dsinks"));
-}
-
-bool is_varlen(const ladder::Spec& spec) {
-  return spec.lens_q.count > 0;
-}
-int total_of(const ladder::Spec& spec, const ladder::Lengths& lengths, int n) {
-  return is_varlen(spec) ? lengths.before(lengths.count) : spec.batch * n;
-}
-
-template <class C>
-int q_tiles_of(const ladder::Spec& spec) {
-  return is_varlen(spec) ? total_of(spec, spec.lens_q, spec.n) / C::BR + spec.batch
-                         : spec.batch * tiles_of<C::BR>(spec.n);
 }
 
 // Products are counted per tile of queries, which meets the 64 keys of a block.
@@ -38,25 +24,12 @@ ladder::Counts predict(const ladder::Shape& shape) {
 }
 
 template <class C>
-uint64_t workspace_bytes(const ladder::Shape& spec) {  // the list; the sum of dQ, LSE and D
-  return spec.batch * sizeof(Sequence) +
-         uint64_t(q_tiles_of<C>(spec)) * spec.heads * C::BR * (C::HEAD_DIM + 2) * sizeof(float);
-}
-
-template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
-                              ladder::WINDOW | ladder::VARLEN | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK,
-                  .min_d = C::HEAD_DIM - PANEL_COLS + 8,  // of several lengths a box may not begin behind the columns
-                  .max_d = C::HEAD_DIM,
-                  .d_step = 8,
-                  .q = ladder::element_of<typename C::T>,
-                  .kv = ladder::element_of<typename C::T>,
-                  .o = ladder::element_of<typename C::T>,
-                  .formula = "backward"};
-  rest.workspace_bytes = workspace_bytes<C>;
+  rest = ladder::backward::any_d<typename C::T>(
+      std::move(rest), ladder::backward::list_and_sum_bytes<C, C::HEAD_DIM + 2, Sequence>,
+      ladder::WINDOW | ladder::VARLEN | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK, C::HEAD_DIM,
+      C::HEAD_DIM - PANEL_COLS + 8);
   rest.conflict_ways = 1.0;
-  rest.recorded = true;
   return ladder::make_variant<C>(run<C>, gradients<C, false, Score<true>>, predict<C>, std::move(rest));
 }
 

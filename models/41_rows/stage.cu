@@ -1,35 +1,15 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/models.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// Products are counted per warpgroup, 64 queries, and tile of keys.
-template <class C>
-ladder::Counts predict(const ladder::Launched& spec) {
-  const ladder::Forward walks(spec, C::BR, C::BC, 2, spec.causal);
-  const uint64_t pairs = walks.tiles * C::WARPS / 4,
-                 first = walks.queries * C::WARPS / 4;           // of each tile of queries the first tile of keys
-  return {.wgmma = pairs * (HEAD_DIM / 16 + C::BC / 16),         // QK by slices of d, PV by slices of keys
-          .wgmma_left_running = (pairs - first) * (C::BC / 16),  // PV, but of the last tile
-          .yes_votes = 4 * first,                                // in the first tile
-          .barriers = 2 * walks.blocks + first};                 // of the cluster, and one of a warpgroup
-}
-
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES,
-                  .min_d = 8,
-                  .max_d = HEAD_DIM,
-                  .d_step = 8,
-                  .q = ladder::Element::bf16,
-                  .kv = ladder::Element::bf16,
-                  .o = ladder::Element::bf16};
-  rest.writes_lse = true;
-  rest.from_first_key = true;
+  rest = ladder::models::variant<bf16>(std::move(rest),
+                                       ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES, HEAD_DIM);
   rest.largest_score = 0x1p14f;  // beyond it a maximum that came by a sum has lost too much
-  rest.recorded = true;
-  return ladder::make_variant<C>(run<C>, flash_attention<C, NoMask>, predict<C>, std::move(rest));
+  return ladder::make_variant<C>(run<C>, flash_attention<C, NoMask>, ladder::models::predict_votes<C, HEAD_DIM>,
+                                 std::move(rest));
 }
 
 const ladder::Registration registration({

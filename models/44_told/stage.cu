@@ -1,29 +1,13 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/models.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// Products are counted per warpgroup, 64 queries, and tile of keys.
-template <class C>
-ladder::Counts predict(const ladder::Launched& spec) {
-  const bool is_window = spec.left >= 0 || spec.right > 0;
-  const ladder::Forward walks(spec, C::BR, C::BC, 2, spec.causal && !is_window);
-  const uint64_t pairs = walks.tiles * C::WARPS / 4,
-                 first = walks.queries * C::WARPS / 4;           // of each tile of queries the first tile of keys
-  return {.wgmma = pairs * (HEAD_DIM / 16 + C::BC / 16),         // QK by slices of d, PV by slices of keys
-          .wgmma_left_running = (pairs - first) * (C::BC / 16),  // PV, but of the last tile
-          .yes_votes = ladder::NONE,                             // a first maximum is looked for, and changes nothing
-          .barriers = 2 * walks.blocks + first};                 // of the cluster, and one of a warpgroup
-}
-
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = ladder::accepts_any_d<bf16>(ladder::MODELS | ladder::WINDOW, HEAD_DIM);
-  rest.writes_lse = true;
-  rest.from_first_key = true;
-  rest.recorded = true;
-  return ladder::make_variant<C>(run<C>, flash_attention<C, NoMask>, predict<C>, std::move(rest));
+  rest = ladder::models::variant<bf16>(std::move(rest), ladder::MODELS | ladder::WINDOW, HEAD_DIM);
+  return ladder::make_variant<C>(run<C>, flash_attention<C, NoMask>, ladder::models::predict_pairs<C, HEAD_DIM>,
+                                 std::move(rest));
 }
 
 const ladder::Registration registration({

@@ -1,36 +1,22 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/models.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// Products are counted per warpgroup, 64 queries, and tile of keys.
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
-  const bool is_window = spec.left >= 0 || spec.right > 0;
-  const ladder::Forward walks(spec, C::BR, C::BC, is_window ? 1 : C::BLOCKS, spec.causal && !is_window);
-  const uint64_t pairs = walks.tiles * C::WARPS / 4,
-                 first = walks.queries * C::WARPS / 4;  // of each tile of queries the first tile of keys
-  return {
-      .wgmma = pairs * (HEAD_DIM / 16 + C::BC / 16),         // QK by slices of d, PV by slices of keys
-      .wgmma_left_running = (pairs - first) * (C::BC / 16),  // PV, but of the last tile
-      .votes_on_scores = walks.beginning * C::WARPS,  // where a row may meet its first key, and where a warp is careful
-      .yes_votes = ladder::NONE,                      // a first maximum is looked for, and changes nothing
-      .barriers =
-          (is_window ? 1 : 2) * walks.blocks + first};  // of the cluster, where there is one, and one of a warpgroup
+  ladder::Counts counts = ladder::models::predict<C, HEAD_DIM>(spec);
+  // where a row may meet its first key, and where a warp is careful
+  counts.votes_on_scores = ladder::models::walks<C>(spec).beginning * C::WARPS;
+  return counts;
 }
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   // of several lengths a box may not begin behind the columns
-  rest.accepts = ladder::accepts_any_d<typename C::Element>(ladder::MODELS | ladder::WINDOW | ladder::VARLEN, HEAD_DIM,
-                                                            PANEL_COLS + 8);
-  rest.writes_lse = true;
-  rest.from_first_key = true;
-  rest.workspace_bytes = [](const ladder::Shape& spec) {
-    return spec.lens_q.count > 0 ? spec.batch * sizeof(Sequence) : uint64_t{0};
-  };
-  rest.recorded = true;
+  rest = ladder::models::variant<typename C::Element>(std::move(rest), ladder::MODELS | ladder::WINDOW | ladder::VARLEN,
+                                                      HEAD_DIM, PANEL_COLS + 8);
+  rest.workspace_bytes = ladder::models::list_bytes<Sequence>;
   return ladder::make_variant<C>(run<C>, flash_attention<C, NoMask, false>, predict<C>, std::move(rest));
 }
 

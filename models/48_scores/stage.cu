@@ -1,32 +1,14 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/models.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// Products are counted per warpgroup, 64 queries, and tile of keys.
-template <class C>
-ladder::Counts predict(const ladder::Launched& spec) {
-  const bool is_window = spec.left >= 0 || spec.right > 0 || (spec.softcap > 0 && spec.alibi);
-  const bool is_alone = is_window || (!spec.causal && (spec.softcap > 0 || spec.alibi));
-  const ladder::Forward walks(spec, C::BR, C::BC, is_alone ? 1 : C::BLOCKS, spec.causal && !is_window);
-  const uint64_t pairs = walks.tiles * C::WARPS / 4,
-                 first = walks.queries * C::WARPS / 4;           // of each tile of queries the first tile of keys
-  return {.wgmma = pairs * (HEAD_DIM / 16 + C::BC / 16),         // QK by slices of d, PV by slices of keys
-          .wgmma_left_running = (pairs - first) * (C::BC / 16),  // PV, but of the last tile
-          .yes_votes = ladder::NONE,                             // a first maximum is looked for, and changes nothing
-          .barriers =
-              (is_alone ? 1 : 2) * walks.blocks + first};  // of the cluster, where there is one, and one of a warpgroup
-}
-
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = ladder::accepts_any_d<typename C::Element>(
-      ladder::MODELS | ladder::WINDOW | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK, HEAD_DIM);
-  rest.writes_lse = true;
-  rest.from_first_key = true;
-  rest.recorded = true;
-  return ladder::make_variant<C>(run<C>, flash_attention<C, NoMask, Score<false, false>>, predict<C>, std::move(rest));
+  rest = ladder::models::variant<typename C::Element>(
+      std::move(rest), ladder::MODELS | ladder::WINDOW | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK, HEAD_DIM);
+  return ladder::make_variant<C>(run<C>, flash_attention<C, NoMask, Score<false, false>>,
+                                 ladder::models::predict<C, HEAD_DIM>, std::move(rest));
 }
 
 const ladder::Registration registration({

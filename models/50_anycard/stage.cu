@@ -1,5 +1,4 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/models.hpp"
 #include "kernel.cuh"
 
 namespace {
@@ -17,12 +16,10 @@ ladder::Counts predict(const ladder::Launched& spec) {
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = ladder::accepts_any_d<typename C::Element>(
+  rest = ladder::models::variant<typename C::Element>(
+      std::move(rest),
       ladder::MODELS | ladder::WINDOW | ladder::VARLEN | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK, C::HEAD_DIM);
-  rest.writes_lse = true;
-  rest.from_first_key = true;
   rest.conflict_ways = 1.0;
-  rest.recorded = true;
   return ladder::make_variant<C>(run<C>, flash_attention<C, Score<false, false>>, predict<C>, std::move(rest));
 }
 

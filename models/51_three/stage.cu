@@ -1,31 +1,23 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/models.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// Products are counted per warpgroup, 64 queries, and tile of keys.
+// Of the tiles of queries blocks take one at a time, under a mask a long walk and a short one.
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
-  const bool in_twos = spec.causal && spec.left < 0 && spec.right <= 0 && !(spec.softcap > 0 && spec.alibi);
-  const ladder::Forward walks(spec, C::BR, C::BC, 1, in_twos);
-  const uint64_t pairs = walks.tiles * C::WARPS / 4,
-                 first = walks.queries * C::WARPS / 4;           // of each tile of queries the first tile of keys
-  return {.wgmma = pairs * (HEAD_DIM / 16 + C::BC / 16),         // QK by slices of d, PV by slices of keys
-          .wgmma_left_running = (pairs - first) * (C::BC / 16),  // PV, but of the last tile
-          // In the first tile, and where a warp is careful; with a window or a softcap there is more to look for.
-          .votes_on_scores = spec.left >= 0 || spec.right > 0 || spec.softcap > 0 ? 0 : 4 * first,
-          .yes_votes = ladder::NONE,          // a first maximum is looked for, and changes nothing
-          .barriers = walks.blocks + first};  // of the block, and one of a warpgroup
+  const bool is_window = ladder::models::is_window(spec);
+  const ladder::Forward walks(spec, C::BR, C::BC, 1, spec.causal && !is_window);
+  ladder::Counts counts = ladder::models::products<C>(HEAD_DIM, walks, 1);
+  // In the first tile, and where a warp is careful; with a window or a softcap there is more to look for.
+  counts.votes_on_scores = is_window || spec.softcap > 0 ? 0 : walks.queries * C::WARPS;
+  return counts;
 }
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = ladder::accepts_any_d<typename C::Element>(
-      ladder::MODELS | ladder::WINDOW | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK, HEAD_DIM);
-  rest.writes_lse = true;
-  rest.from_first_key = true;
-  rest.recorded = true;
+  rest = ladder::models::variant<typename C::Element>(
+      std::move(rest), ladder::MODELS | ladder::WINDOW | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK, HEAD_DIM);
   return ladder::make_variant<C>(run<C>, flash_attention<C, forward::NoMask, Score<false, false>>, predict<C>,
                                  std::move(rest));
 }

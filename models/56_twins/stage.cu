@@ -1,30 +1,20 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/models.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// Products are counted per warpgroup, 64 queries, and tile of keys.
+// A pair of blocks takes a tile of queries of each of two heads, one by one, or two tiles of one head.
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
-  // A pair of blocks takes a tile of queries of each of two heads, one by one, or two tiles of one head.
-  const bool has_twins = spec.causal && spec.heads / spec.key_heads() % 2 == 0;
-  const ladder::Forward walks(spec, C::BR, C::BC, has_twins ? 1 : 2, spec.causal && !has_twins);
-  const uint64_t pairs = walks.tiles * C::WARPS / 4,
-                 first = walks.queries * C::WARPS / 4;  // of each tile of queries the first tile of keys
-  const uint64_t blocks = has_twins ? ladder::min<uint64_t>(walks.queries, spec.multiprocessors / 2 * 2) : walks.blocks;
-  return {.wgmma = pairs * (HEAD_DIM / 16 + C::BC / 16),         // QK by slices of d, PV by slices of keys
-          .wgmma_left_running = (pairs - first) * (C::BC / 16),  // PV, but of the last tile
-          .yes_votes = ladder::NONE,                             // a first maximum is looked for, and changes nothing
-          .barriers = 2 * blocks + first};                       // of the cluster, and one of a warpgroup
+  if (!spec.causal || spec.heads / spec.key_heads() % 2 != 0) return ladder::models::predict_pairs<C, HEAD_DIM>(spec);
+  ladder::Forward walks(spec, C::BR, C::BC);
+  walks.blocks = ladder::min<uint64_t>(walks.queries, spec.multiprocessors / 2 * 2);
+  return ladder::models::products<C>(HEAD_DIM, walks);
 }
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = ladder::accepts_any_d<typename C::Element>(ladder::MODELS | ladder::SINK, HEAD_DIM);
-  rest.writes_lse = true;
-  rest.from_first_key = true;
-  rest.recorded = true;
+  rest = ladder::models::variant<typename C::Element>(std::move(rest), ladder::MODELS | ladder::SINK, HEAD_DIM);
   return ladder::make_variant<C>(run<C>, flash_attention<C, NoMask>, predict<C>, std::move(rest));
 }
 

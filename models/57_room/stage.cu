@@ -1,28 +1,20 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/models.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// Products are counted per warpgroup, 64 queries, and tile of keys.
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
-  const ladder::Forward walks(spec, C::BR, C::BC, 2, spec.causal);
-  const uint64_t pairs = walks.tiles * C::WARPS / 4,
-                 first = walks.queries * C::WARPS / 4;           // of each tile of queries the first tile of keys
-  return {.wgmma = pairs * (HEAD_DIM / 16 + C::BC / 16),         // QK by slices of d, PV by slices of keys
-          .wgmma_left_running = (pairs - first) * (C::BC / 16),  // PV, but of the last tile
-          .yes_votes = ladder::NONE,                             // a first maximum is looked for, and changes nothing
-          .barriers = 2 * walks.blocks +
-                      walks.leaving * C::WARPS / 4};  // of the cluster, and of a warpgroup that lets tiles pass
+  const ladder::Forward walks = ladder::models::in_pairs<C>(spec);
+  ladder::Counts counts = ladder::models::products<C>(HEAD_DIM, walks);
+  counts.barriers =
+      2 * walks.blocks + walks.leaving * C::WARPS / 4;  // of the cluster; of a warpgroup that lets tiles pass
+  return counts;
 }
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = ladder::accepts_any_d<typename C::Element>(ladder::MODELS | ladder::SINK, HEAD_DIM);
-  rest.writes_lse = true;
-  rest.from_first_key = true;
-  rest.recorded = true;
+  rest = ladder::models::variant<typename C::Element>(std::move(rest), ladder::MODELS | ladder::SINK, HEAD_DIM);
   return ladder::make_variant<C>(run<C>, flash_attention<C, NoMask>, predict<C>, std::move(rest));
 }
 

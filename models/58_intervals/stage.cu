@@ -1,33 +1,21 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/models.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// Products are counted per warpgroup, 64 queries, and tile of keys.
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
-  const bool has_intervals = spec.left >= 0 || spec.right > 0 || spec.intervals || (spec.softcap > 0 && spec.alibi) ||
-                             (!spec.causal && (spec.softcap > 0 || spec.alibi));
-  const ladder::Forward walks(spec, C::BR, C::BC, has_intervals ? 1 : C::BLOCKS, spec.causal && !has_intervals);
-  const ladder::ByIntervals looks(spec, C::BR, C::BC);
-  const uint64_t tiles = has_intervals ? looks.tiles : walks.tiles;
-  const uint64_t pairs = tiles * C::WARPS / 4,
-                 first = walks.queries * C::WARPS / 4;           // of each tile of queries the first tile of keys
-  return {.wgmma = pairs * (HEAD_DIM / 16 + C::BC / 16),         // QK by slices of d, PV by slices of keys
-          .wgmma_left_running = (pairs - first) * (C::BC / 16),  // PV, but of the last tile
-          .yes_votes = ladder::NONE,                             // a first maximum is looked for, and changes nothing
-          .barriers = (has_intervals ? 1 : 2) * walks.blocks +   // of the cluster, where there is one,
-                      first};                                    // and one of a warpgroup
+  const bool has_intervals = spec.right == 0 || spec.intervals || ladder::models::is_alone(spec);
+  ladder::Forward walks(spec, C::BR, C::BC, has_intervals ? 1 : C::BLOCKS, spec.causal && !has_intervals);
+  if (has_intervals) walks.tiles = ladder::ByIntervals(spec, C::BR, C::BC).tiles;
+  return ladder::models::products<C>(HEAD_DIM, walks, has_intervals ? 1 : 2);
 }
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = ladder::accepts_any_d<typename C::Element>(
+  rest = ladder::models::variant<typename C::Element>(
+      std::move(rest),
       ladder::MODELS | ladder::WINDOW | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK | ladder::INTERVALS, HEAD_DIM);
-  rest.writes_lse = true;
-  rest.from_first_key = true;
-  rest.recorded = true;
   return ladder::make_variant<C>(run<C>, flash_attention<C, NoMask, Score<false, false>>, predict<C>, std::move(rest));
 }
 

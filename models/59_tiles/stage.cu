@@ -1,39 +1,23 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/models.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// Products are counted per warpgroup, 64 queries, and tile of keys.
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
   const bool has_lists = bool(spec.blocks);
-  const ladder::Forward walks(spec, C::BR, C::BC, has_lists ? 1 : C::BLOCKS, spec.causal && !has_lists);
+  ladder::Forward walks(spec, C::BR, C::BC, has_lists ? 1 : C::BLOCKS, spec.causal && !has_lists);
   const ladder::ByLists lists(spec);
-  const uint64_t tiles = has_lists ? lists.tiles : walks.tiles;
-  const uint64_t in_part = has_lists ? lists.in_part * C::WARPS / 4 : 0;
-  const uint64_t pairs = tiles * C::WARPS / 4,
-                 first = walks.queries * C::WARPS / 4;           // of each tile of queries the first tile of keys
-  return {.wgmma = pairs * (HEAD_DIM / 16 + C::BC / 16),         // QK by slices of d, PV by slices of keys
-          .wgmma_left_running = (pairs - first) * (C::BC / 16),  // PV, but of the last tile
-          .yes_votes = ladder::NONE,                             // a first maximum is looked for, and changes nothing
-          .barriers = (has_lists ? 1 : 2) * walks.blocks +       // of the cluster, where there is one,
-                      first + in_part};                          // and those of a warpgroup
+  if (has_lists) walks.tiles = lists.tiles;
+  ladder::Counts counts = ladder::models::products<C>(HEAD_DIM, walks, has_lists ? 1 : 2);
+  if (has_lists) counts.barriers += lists.in_part * C::WARPS / 4;  // of a warpgroup
+  return counts;
 }
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
-                              ladder::SOFTCAP | ladder::SINK | ladder::BLOCKS,
-                  .min_d = 8,
-                  .max_d = HEAD_DIM,
-                  .d_step = 8,
-                  .q = ladder::element_of<typename C::Element>,
-                  .kv = ladder::element_of<typename C::Element>,
-                  .o = ladder::element_of<typename C::Element>};
-  rest.writes_lse = true;
-  rest.from_first_key = true;
-  rest.recorded = true;
+  rest = ladder::models::variant<typename C::Element>(
+      std::move(rest), ladder::MODELS | ladder::SOFTCAP | ladder::SINK | ladder::BLOCKS, HEAD_DIM);
   return ladder::make_variant<C>(run<C>, flash_attention<C, NoMask, Score<false, false>>, predict<C>, std::move(rest));
 }
 
