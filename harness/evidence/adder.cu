@@ -14,7 +14,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <random>
 #include <string>
 #include <vector>
@@ -22,6 +21,7 @@
 #include "common/ptx/memory.cuh"
 #include "common/ptx/tensor_map.cuh"
 #include "common/ptx/wgmma.cuh"
+#include "harness/evidence/card.cuh"
 
 #ifndef LADDER_COMMIT
 #define LADDER_COMMIT "unknown"
@@ -310,25 +310,6 @@ class Experiments {
 };
 
 // ---- running them --------------------------------------------------------------------------------------------------
-
-void checked(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
-  std::exit(1);
-}
-
-std::string about_this_run() {
-  cudaDeviceProp card;
-  int runtime = 0;
-  checked(cudaGetDeviceProperties(&card, 0), "asking for the card");
-  checked(cudaRuntimeGetVersion(&runtime), "asking for the runtime");
-  const char* commit = std::getenv("LADDER_COMMIT");
-  const std::time_t now = std::time(nullptr);
-  char date[16];
-  std::strftime(date, sizeof date, "%Y-%m-%d", std::gmtime(&now));
-  return std::string(card.name) + "," + std::to_string(runtime / 1000) + "." + std::to_string(runtime % 1000 / 10) +
-         "," + (commit && *commit ? commit : LADDER_COMMIT) + "," + date;
-}
 
 uint32_t bits_of(float value) {
   uint32_t bits;

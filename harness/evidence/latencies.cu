@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <numeric>
 #include <random>
 #include <string>
@@ -18,6 +17,7 @@
 #include "common/ptx/memory.cuh"
 #include "common/ptx/tensor_core.cuh"
 #include "common/ptx/warp.cuh"
+#include "harness/evidence/card.cuh"
 
 #ifndef LADDER_COMMIT
 #define LADDER_COMMIT "unknown"
@@ -148,12 +148,6 @@ __global__ void keep_busy(int milliseconds) {
   }
 }
 
-void checked(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
-  std::exit(1);
-}
-
 // A circle of pointers through all lines of `bytes` bytes (Sattolo's shuffle). Freed with the process.
 const void* circle(size_t bytes) {
   const size_t lines = bytes / LINE_BYTES;
@@ -169,19 +163,6 @@ const void* circle(size_t bytes) {
   }
   checked(cudaMemcpy(on_card, words.data(), bytes, cudaMemcpyHostToDevice), "copying a circle of pointers");
   return on_card;
-}
-
-std::string about_this_run() {
-  cudaDeviceProp card;
-  int runtime = 0;
-  checked(cudaGetDeviceProperties(&card, 0), "asking for the card");
-  checked(cudaRuntimeGetVersion(&runtime), "asking for the runtime");
-  const char* commit = std::getenv("LADDER_COMMIT");
-  const std::time_t now = std::time(nullptr);
-  char date[16];
-  std::strftime(date, sizeof date, "%Y-%m-%d", std::gmtime(&now));
-  return std::string(card.name) + "," + std::to_string(runtime / 1000) + "." + std::to_string(runtime % 1000 / 10) +
-         "," + (commit && *commit ? commit : LADDER_COMMIT) + "," + date;
 }
 
 template <class Link>
