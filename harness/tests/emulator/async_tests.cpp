@@ -132,9 +132,7 @@ TEST_CASE("a copy without commit is in no group", "[emulator][async]") {
   CHECK(source.out[0] == 1);
   CHECK(source.out[1] == NAN_PATTERN);
   CHECK(source.out[2] == 2);
-  const Report& report = only_report(device);
-  CHECK(report.kind == ReportKind::in_flight_read);
-  CHECK(report.where == std::vector{MARKED("uncommitted read"), MARKED("uncommitted copy")});
+  check_only(device, ReportKind::in_flight_read, {MARKED("uncommitted read"), MARKED("uncommitted copy")});
 }
 
 TEST_CASE("reading a tile needs the wait and the barrier", "[emulator][async]") {
@@ -146,25 +144,21 @@ TEST_CASE("reading a tile needs the wait and the barrier", "[emulator][async]") 
   }
   SECTION("without the wait the data is NaN") {
     const Device device = run(tile<false, true>, 32, 512, source.chunks, source.out);
-    const Report& report = only_report(device);
-    CHECK(report.kind == ReportKind::in_flight_read);
-    CHECK(report.where == std::vector{MARKED("tile read"), MARKED("tile copy")});
-    CHECK_THAT(report.message, Contains("ldmatrix.x4 at") && Contains("reads K+0 before the wait of") &&
-                                   Contains("cp.async.16 at") && Contains("by thread 0 (warp 0)"));
+    check_only(device, ReportKind::in_flight_read, {MARKED("tile read"), MARKED("tile copy")},
+               Contains("ldmatrix.x4 at") && Contains("reads K+0 before the wait of") && Contains("cp.async.16 at") &&
+                   Contains("by thread 0 (warp 0)"));
     CHECK(source.out[0] == NAN_PATTERN);
     CHECK(source.out[31] == NAN_PATTERN);
   }
   SECTION("without the barrier") {
     const Device device = run(tile<true, false>, 32, 512, source.chunks, source.out);
-    const Report& report = only_report(device);
-    CHECK(report.kind == ReportKind::race_read_after_write);
-    CHECK(report.where == std::vector{MARKED("tile read"), MARKED("tile copy")});
+    check_only(device, ReportKind::race_read_after_write, {MARKED("tile read"), MARKED("tile copy")});
   }
 }
 
 TEST_CASE("data in flight is NaN, whatever was there before", "[emulator][async]") {
   Source source;
-  CHECK(only_report(run(reuses, 1, 16, source.chunks, source.out)).kind == ReportKind::in_flight_read);
+  check_only(run(reuses, 1, 16, source.chunks, source.out), ReportKind::in_flight_read);
   CHECK(source.out[0] == NAN_PATTERN);
   CHECK(source.out[1] == 1);
 }
@@ -172,24 +166,20 @@ TEST_CASE("data in flight is NaN, whatever was there before", "[emulator][async]
 TEST_CASE("a thread must wait for its copies before it ends", "[emulator][async]") {
   Source source;
   const Device device = run(leaves_early, 32, 512, source.chunks);
-  const Report& report = only_report(device);
-  CHECK(report.kind == ReportKind::exit_in_flight);
-  CHECK(report.where == std::vector{MARKED("left")});
+  const Report report = check_only(device, ReportKind::exit_in_flight, {MARKED("left")});
   CHECK(report.times == 1);
   CHECK_THAT(report.message, Contains("thread 2 (warp 0)"));
 }
 
 TEST_CASE("data in flight must not be overwritten", "[emulator][async]") {
   Source source;
-  const Report report = only_report(run(overwrites, 1, 16, source.chunks));
-  CHECK(report.kind == ReportKind::in_flight_overwrite);
-  CHECK(report.where == std::vector{MARKED("overwrite"), MARKED("in flight")});
+  check_only(run(overwrites, 1, 16, source.chunks), ReportKind::in_flight_overwrite,
+             {MARKED("overwrite"), MARKED("in flight")});
 }
 
 TEST_CASE("a copy races with reads that no barrier orders before it", "[emulator][async]") {
   Source source;
-  const Report report = only_report(run(refill<false>, 64, 1024, source.chunks));
-  CHECK(report.kind == ReportKind::race_write_after_read);
-  CHECK(report.where == std::vector{MARKED("refill"), MARKED("last read")});
+  check_only(run(refill<false>, 64, 1024, source.chunks), ReportKind::race_write_after_read,
+             {MARKED("refill"), MARKED("last read")});
   check_silent(run(refill<true>, 64, 1024, source.chunks));
 }

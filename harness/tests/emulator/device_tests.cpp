@@ -281,8 +281,7 @@ TEST_CASE("blocks of a launch have no order", "[emulator][device]") {
   for (const int threads : {1, 4}) {
     SECTION("two write one, on " + std::to_string(threads) + " threads") {
       const Device device = on_blocks(neighbours<1, NOTHING>, threads);
-      const Report& report = only_report(device);
-      CHECK(report.kind == ReportKind::race_between_blocks);
+      const Report report = check_only(device, ReportKind::race_between_blocks);
       CHECK(report.buffer == "O");
       CHECK(report.where == std::vector{MARKED("own"), MARKED("away")});
       CHECK(report.times == 15);
@@ -291,10 +290,8 @@ TEST_CASE("blocks of a launch have no order", "[emulator][device]") {
     }
     SECTION("one reads what another writes, on " + std::to_string(threads) + " threads") {
       const Device device = on_blocks(neighbours<0, -1>, threads);
-      const Report& report = only_report(device);
-      CHECK(report.kind == ReportKind::race_between_blocks);
-      CHECK(report.where == std::vector{MARKED("read"), MARKED("away")});
-      CHECK_THAT(report.message, Contains("by block (1, 0, 0) reads O+18, written by st.global.b16"));
+      check_only(device, ReportKind::race_between_blocks, {MARKED("read"), MARKED("away")},
+                 Contains("by block (1, 0, 0) reads O+18, written by st.global.b16"));
     }
   }
   SECTION("by an asynchronous copy") {

@@ -50,6 +50,23 @@ inline const Report& only_report(const Device& device) {
   return device.reports().front();
 }
 
+// The same, which must be of this kind and, if any are named, of these places.
+inline Report check_only(const Device& device, ReportKind kind, const std::vector<emulator::SourceLine>& where = {}) {
+  const Report& report = only_report(device);
+  CHECK(report.kind == kind);
+  if (!where.empty()) CHECK(report.where == where);
+  return report;
+}
+
+// The same, and what it says.
+template <class Matcher>
+Report check_only(const Device& device, ReportKind kind, const std::vector<emulator::SourceLine>& where,
+                  const Matcher& message) {
+  const Report report = check_only(device, kind, where);
+  CHECK_THAT(report.message, message);
+  return report;
+}
+
 inline void check_silent(const Device& device) {
   for (const Report& report : device.reports()) UNSCOPED_INFO(report.message);
   CHECK(device.reports().empty());

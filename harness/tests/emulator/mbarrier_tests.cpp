@@ -246,9 +246,8 @@ TEST_CASE("an mbarrier counts arrivals, phase after phase", "[emulator][mbarrier
   uint32_t done = 0;
   const Device device = run(phases, 1, SMEM_BYTES, &done);
   CHECK(done == 5);
-  const Report& report = only_report(device);
-  CHECK(report.kind == ReportKind::deadlock);
-  CHECK_THAT(report.message, Contains("1 of 3 arrivals of phase 5 (parity 1) are pending, threads 0 wait for it"));
+  check_only(device, ReportKind::deadlock, {},
+             Contains("1 of 3 arrivals of phase 5 (parity 1) are pending, threads 0 wait for it"));
   CHECK(device.counters().barriers == 0);
 }
 
@@ -273,16 +272,14 @@ TEST_CASE("an mbarrier orders what was before its arrivals before what comes aft
 
 TEST_CASE("a wait is the thread's that waits", "[emulator][mbarrier]") {
   const Device device = run(elected_wait<false>, 64, SMEM_BYTES);
-  const Report& report = only_report(device);
-  CHECK(report.kind == ReportKind::race_read_after_write);
-  CHECK(report.where == std::vector{MARKED("by warp 0"), MARKED("by warp 1")});
+  const Report report =
+      check_only(device, ReportKind::race_read_after_write, {MARKED("by warp 0"), MARKED("by warp 1")});
   CHECK(report.times == 31);
   check_silent(run(elected_wait<true>, 64, SMEM_BYTES));
 }
 
 TEST_CASE("an arrival does not order the lanes of its warp", "[emulator][mbarrier]") {
-  const Report report = only_report(run(arrive_without_wait, 32, SMEM_BYTES));
-  CHECK(report.kind == ReportKind::race_read_after_write);
+  const Report report = check_only(run(arrive_without_wait, 32, SMEM_BYTES), ReportKind::race_read_after_write);
   CHECK(report.where[0] == MARKED("no wait"));
 }
 
@@ -297,10 +294,8 @@ TEST_CASE("copies land behind an mbarrier", "[emulator][mbarrier]") {
   }
   SECTION("not for one that does not") {
     const Device device = run(one_tile<false>, 64, SMEM_BYTES, source.chunks, source.out);
-    const Report& report = only_report(device);
-    CHECK(report.kind == ReportKind::in_flight_read);
-    CHECK(report.where == std::vector{MARKED("tile read"), MARKED("tile copy")});
-    CHECK_THAT(report.message, Contains("reads K+0 before the wait of") && Contains("by thread 32 (warp 1)"));
+    check_only(device, ReportKind::in_flight_read, {MARKED("tile read"), MARKED("tile copy")},
+               Contains("reads K+0 before the wait of") && Contains("by thread 32 (warp 1)"));
     CHECK(source.out[0] == NAN_PATTERN);
   }
   SECTION("nor when others have waited") {
@@ -320,16 +315,13 @@ TEST_CASE("copies land behind an mbarrier", "[emulator][mbarrier]") {
     CHECK(std::vector(source.out, source.out + 4) == std::vector<uint32_t>{1, 2, 1, 2});
   }
   SECTION("but not what the thread has stored") {
-    const Report report = only_report(run(store_and_copy<false>, 64, SMEM_BYTES, source.chunks));
-    CHECK(report.kind == ReportKind::race_read_after_write);
-    CHECK(report.where == std::vector{MARKED("load of store"), MARKED("own store")});
+    check_only(run(store_and_copy<false>, 64, SMEM_BYTES, source.chunks), ReportKind::race_read_after_write,
+               {MARKED("load of store"), MARKED("own store")});
     check_silent(run(store_and_copy<true>, 64, SMEM_BYTES, source.chunks));
   }
   SECTION("somebody must wait for them") {
-    const Report report = only_report(run(nobody_waits, 32, SMEM_BYTES, source.chunks));
-    CHECK(report.kind == ReportKind::exit_in_flight);
-    CHECK(report.where == std::vector{MARKED("left behind")});
-    CHECK_THAT(report.message, Contains("before anybody has waited at full+0 for cp.async.16"));
+    check_only(run(nobody_waits, 32, SMEM_BYTES, source.chunks), ReportKind::exit_in_flight, {MARKED("left behind")},
+               Contains("before anybody has waited at full+0 for cp.async.16"));
   }
 }
 
@@ -360,20 +352,14 @@ TEST_CASE("a ring of two stages needs both of its waits", "[emulator][mbarrier]"
 
 TEST_CASE("a deadlock names the mbarrier and what it lacks", "[emulator][mbarrier]") {
   const Device device = run(hang, 64, SMEM_BYTES);
-  const Report& report = only_report(device);
-  CHECK(report.kind == ReportKind::deadlock);
-  CHECK(report.where == std::vector{MARKED("hang")});
-  CHECK_THAT(report.message, Contains("mbarrier.try_wait.parity at") && Contains(": threads 0-63\n"));
+  const Report report = check_only(device, ReportKind::deadlock, {MARKED("hang")},
+                                   Contains("mbarrier.try_wait.parity at") && Contains(": threads 0-63\n"));
   CHECK_THAT(report.message, Contains("mbarrier full+8: 59 of 64 arrivals of phase 0 (parity 0) are pending, threads "
                                       "0-63 wait for it"));
 }
 
 TEST_CASE("misuse of mbarriers", "[emulator][mbarrier]") {
-  const auto misuse = [](const Device& device) -> const Report& {
-    const Report& report = only_report(device);
-    CHECK(report.kind == ReportKind::barrier_misuse);
-    return report;
-  };
+  const auto misuse = [](const Device& device) { return check_only(device, ReportKind::barrier_misuse); };
   SECTION("counts") {
     for (const uint32_t count : {0u, 1u << 20}) {
       const Device device = run(bad_count, 1, SMEM_BYTES, count);
@@ -399,12 +385,11 @@ TEST_CASE("misuse of mbarriers", "[emulator][mbarrier]") {
     CHECK_THAT(misuse(run(bad_parity, 1, SMEM_BYTES)).message, Contains("a parity of 2"));
   }
   SECTION("alignment") {
-    CHECK(only_report(run(misaligned, 1, SMEM_BYTES)).kind == ReportKind::shared_misaligned);
+    check_only(run(misaligned, 1, SMEM_BYTES), ReportKind::shared_misaligned);
   }
   SECTION("used before its initialisation is known") {
-    const Report report = only_report(run(no_syncthreads, 64, SMEM_BYTES));
-    CHECK(report.kind == ReportKind::race_read_after_write);
-    CHECK(report.where == std::vector{MARKED("early arrive"), MARKED("init")});
+    check_only(run(no_syncthreads, 64, SMEM_BYTES), ReportKind::race_read_after_write,
+               {MARKED("early arrive"), MARKED("init")});
   }
   SECTION("touched by ordinary accesses") {
     const Device store = run(touches<true>, 1, SMEM_BYTES);
@@ -546,27 +531,23 @@ TEST_CASE("an elected lane arrives for itself alone", "[emulator][mbarrier]") {
   std::vector<uint32_t> out(32);
   SECTION("stores") {
     const Device device = run(elected_arrival<false>, 64, SMEM_BYTES, out.data());
-    const Report& report = only_report(device);
-    CHECK(report.kind == ReportKind::race_read_after_write);
-    CHECK(report.where == std::vector{MARKED("elected read"), MARKED("elected store")});
+    const Report report =
+        check_only(device, ReportKind::race_read_after_write, {MARKED("elected read"), MARKED("elected store")});
     CHECK(report.times == 31);
     check_silent(run(elected_arrival<true>, 64, SMEM_BYTES, out.data()));
     CHECK(out[31] == 31);
   }
   SECTION("matrices") {
     const Device device = run(elected_release<false>, 64, SMEM_BYTES);
-    const Report& report = only_report(device);
-    CHECK(report.kind == ReportKind::race_write_after_read);
-    CHECK(report.where == std::vector{MARKED("elected overwrite"), MARKED("elected matrix")});
+    check_only(device, ReportKind::race_write_after_read, {MARKED("elected overwrite"), MARKED("elected matrix")});
     check_silent(run(elected_release<true>, 64, SMEM_BYTES));
   }
 }
 
 TEST_CASE("an arrival covers what was before it, and nothing later", "[emulator][mbarrier]") {
   const Device device = run(arrives_and_reads<true>, 64, SMEM_BYTES);
-  const Report& report = only_report(device);
-  CHECK(report.kind == ReportKind::race_write_after_read);
-  CHECK(report.where == std::vector{MARKED("after the wait"), MARKED("late read")});
+  const Report report =
+      check_only(device, ReportKind::race_write_after_read, {MARKED("after the wait"), MARKED("late read")});
   CHECK(report.times == 32);
   check_silent(run(arrives_and_reads<false>, 64, SMEM_BYTES));
   check_silent(run(broadcast_and_arrive, 64, SMEM_BYTES));
@@ -599,9 +580,7 @@ TEST_CASE("an mbarrier that has been ended is memory again, and may be another o
   SECTION("while a copy is to land there") {
     const Source source;
     const Device device = run(end_with_copies, 1, SMEM_BYTES, source.chunks);
-    const Report& report = only_report(device);
-    CHECK(report.kind == ReportKind::barrier_misuse);
-    CHECK(report.where == std::vector{MARKED("end before landing")});
-    CHECK_THAT(report.message, Contains("0 threads wait and 1 copies are to land"));
+    check_only(device, ReportKind::barrier_misuse, {MARKED("end before landing")},
+               Contains("0 threads wait and 1 copies are to land"));
   }
 }

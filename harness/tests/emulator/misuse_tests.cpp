@@ -40,33 +40,26 @@ __global__ void matrix_x2_ignores_upper_lanes() {
 TEST_CASE("bad shared addresses end the launch", "[emulator][misuse]") {
   SECTION("past the end") {
     const Device device = run(store_past_end, 64, 4096);
-    const Report& report = only_report(device);
-    CHECK(report.kind == ReportKind::shared_out_of_bounds);
-    CHECK(report.where == std::vector{MARKED("past end")});
-    CHECK_THAT(report.message, Contains("thread 32 (warp 1) at offset 4096"));
+    check_only(device, ReportKind::shared_out_of_bounds, {MARKED("past end")},
+               Contains("thread 32 (warp 1) at offset 4096"));
     CHECK(device.failed());
   }
   SECTION("before the beginning") {
     const Device device = run(store_before_begin, 1, 4096);
-    CHECK(only_report(device).kind == ReportKind::shared_out_of_bounds);
-    CHECK_THAT(device.reports().front().message, Contains("at offset -4"));
+    check_only(device, ReportKind::shared_out_of_bounds, {}, Contains("at offset -4"));
   }
   SECTION("without any shared memory") {
-    CHECK(only_report(run(store_misaligned, 1, 0)).kind == ReportKind::shared_misaligned);
-    CHECK(only_report(run(store_past_end, 1, 0)).kind == ReportKind::shared_out_of_bounds);
+    check_only(run(store_misaligned, 1, 0), ReportKind::shared_misaligned);
+    check_only(run(store_past_end, 1, 0), ReportKind::shared_out_of_bounds);
   }
   SECTION("misaligned") {
-    const Report report = only_report(run(store_misaligned, 1, 4096));
-    CHECK(report.kind == ReportKind::shared_misaligned);
-    CHECK(report.where == std::vector{MARKED("misaligned")});
+    check_only(run(store_misaligned, 1, 4096), ReportKind::shared_misaligned, {MARKED("misaligned")});
     const uint4 source{};
-    CHECK(only_report(run(copy_misaligned, 1, 4096, &source)).kind == ReportKind::shared_misaligned);
+    check_only(run(copy_misaligned, 1, 4096, &source), ReportKind::shared_misaligned);
   }
   SECTION("one row of a matrix") {
-    const Report report = only_report(run(matrix_past_end, 32, 4096));
-    CHECK(report.kind == ReportKind::shared_out_of_bounds);
-    CHECK(report.where == std::vector{MARKED("matrix past end")});
-    CHECK_THAT(report.message, Contains("thread 7 (warp 0)"));
+    check_only(run(matrix_past_end, 32, 4096), ReportKind::shared_out_of_bounds, {MARKED("matrix past end")},
+               Contains("thread 7 (warp 0)"));
   }
   SECTION("ldmatrix.x2 looks at 16 addresses only") {
     check_silent(run(matrix_x2_ignores_upper_lanes, 32, 512));
@@ -122,9 +115,7 @@ TEST_CASE("global accesses are held to the registered buffers", "[emulator][misu
   }
   SECTION("past the end: reported, read as NaN, and the launch goes on") {
     launch(device, copy_words, dim3(1), dim3(32), 0, buffers.in, buffers.out, 2);
-    const Report& report = only_report(device);
-    CHECK(report.kind == ReportKind::global_out_of_bounds);
-    CHECK(report.where == std::vector{MARKED("copy words")});
+    const Report report = check_only(device, ReportKind::global_out_of_bounds, {MARKED("copy words")});
     CHECK(report.times == 2);
     CHECK_THAT(report.message,
                Contains("ld.global.b32") && Contains("thread 30 (warp 0)") && Contains("in+128 (in has 128 bytes)"));
@@ -134,35 +125,31 @@ TEST_CASE("global accesses are held to the registered buffers", "[emulator][misu
   }
   SECTION("below every buffer") {
     launch(device, copy_words, dim3(1), dim3(32), 0, reinterpret_cast<uint32_t*>(4096), buffers.out, 0);
-    CHECK(only_report(device).kind == ReportKind::global_out_of_bounds);
-    CHECK_THAT(device.reports().front().message, Contains("below every buffer"));
+    check_only(device, ReportKind::global_out_of_bounds, {}, Contains("below every buffer"));
   }
   SECTION("a write past the end does not happen") {
     launch(device, copy_words, dim3(1), dim3(1), 0, buffers.in, buffers.gap, 0);
-    CHECK(only_report(device).kind == ReportKind::global_out_of_bounds);
+    check_only(device, ReportKind::global_out_of_bounds);
     CHECK(buffers.gap[0] == 0);
   }
   SECTION("a write to a read-only buffer does not happen") {
     launch(device, copy_words, dim3(1), dim3(1), 0, buffers.in, buffers.in + 4, 1);
-    CHECK(only_report(device).kind == ReportKind::global_read_only);
+    check_only(device, ReportKind::global_read_only);
     CHECK(buffers.in[4] == 4);
   }
   SECTION("misaligned") {
     launch(device, load_unaligned, dim3(1), dim3(1), 0, reinterpret_cast<const char*>(buffers.in));
-    CHECK(only_report(device).kind == ReportKind::global_misaligned);
-    CHECK(device.reports().front().where == std::vector{MARKED("load unaligned")});
+    check_only(device, ReportKind::global_misaligned, {MARKED("load unaligned")});
   }
   SECTION("an access that begins inside and ends outside") {
     device.register_buffer(buffers.in, 24, "in", emulator::Access::read_only);
     launch(device, load_across_end, dim3(1), dim3(1), 0, reinterpret_cast<const uint4*>(buffers.in) + 1);
-    CHECK(only_report(device).kind == ReportKind::global_out_of_bounds);
-    CHECK_THAT(device.reports().front().message, Contains("in+16 (in has 24 bytes)"));
+    check_only(device, ReportKind::global_out_of_bounds, {}, Contains("in+16 (in has 24 bytes)"));
   }
   SECTION("cp.async past the end brings NaN") {
     const uint4* from = reinterpret_cast<const uint4*>(buffers.in + 24);
     launch(device, copy_async_past_end, dim3(1), dim3(1), 16, from, buffers.out);
-    CHECK(only_report(device).kind == ReportKind::global_out_of_bounds);
-    CHECK(device.reports().front().where == std::vector{MARKED("async past end")});
+    check_only(device, ReportKind::global_out_of_bounds, {MARKED("async past end")});
     CHECK(buffers.out[0] == 0xffffffff);
   }
   SECTION("registering an address again replaces its entry") {
@@ -306,9 +293,8 @@ __global__ void throws() {
 TEST_CASE("lanes of a warp that do not meet", "[emulator][misuse]") {
   SECTION("half in ldmatrix, half in a barrier: who waits where") {
     const Device device = run(half_a_warp, 64, 1024);
-    const Report& report = only_report(device);
-    CHECK(report.kind == ReportKind::deadlock);
-    CHECK_THAT(report.message, StartsWith("deadlock, no thread of block (0, 0, 0) can go on:"));
+    const Report report =
+        check_only(device, ReportKind::deadlock, {}, StartsWith("deadlock, no thread of block (0, 0, 0) can go on:"));
     CHECK_THAT(report.message, Contains("ldmatrix.x4 at emulator/misuse_tests.cpp:" +
                                         std::to_string(MARKED("half ldmatrix").line) + ": threads 0-15, 32-47"));
     CHECK_THAT(report.message, Contains("__syncthreads at emulator/misuse_tests.cpp:" +
@@ -318,34 +304,24 @@ TEST_CASE("lanes of a warp that do not meet", "[emulator][misuse]") {
   SECTION("two different instructions") {
     Device device({.threads = 1, .check = false});
     launch(device, two_instructions, dim3(1), dim3(64), 1024);
-    const Report& report = only_report(device);
-    CHECK(report.kind == ReportKind::divergent_collective);
-    CHECK(report.where == std::vector{MARKED("plain"), MARKED("transposed")});
-    CHECK_THAT(report.message, Contains("thread 37 (warp 1) has reached ldmatrix.x4 at") &&
-                                   Contains("(32-36) wait in ldmatrix.x4.trans at"));
+    check_only(
+        device, ReportKind::divergent_collective, {MARKED("plain"), MARKED("transposed")},
+        Contains("thread 37 (warp 1) has reached ldmatrix.x4 at") && Contains("(32-36) wait in ldmatrix.x4.trans at"));
     CHECK(device.failed());
   }
   SECTION("two calls on one line") {
-    const Report report = only_report(run(two_calls_on_a_line, 32, 0));
-    CHECK(report.kind == ReportKind::divergent_collective);
-    CHECK(report.where == std::vector{MARKED("one line"), MARKED("one line")});
-    CHECK_THAT(report.message, Contains("thread 5 (warp 0)") && Contains("(0-4)"));
+    check_only(run(two_calls_on_a_line, 32, 0), ReportKind::divergent_collective,
+               {MARKED("one line"), MARKED("one line")}, Contains("thread 5 (warp 0)") && Contains("(0-4)"));
   }
   SECTION("a lane has ended before") {
-    const Report report = only_report(run(early_exit, 32, 0, 0));
-    CHECK(report.kind == ReportKind::incomplete_warp);
-    CHECK(report.where == std::vector{MARKED("shuffle after the exit")});
-    CHECK_THAT(report.message,
+    check_only(run(early_exit, 32, 0, 0), ReportKind::incomplete_warp, {MARKED("shuffle after the exit")},
                Contains("shfl.bfly") && Contains("needs all 32 threads of warp 0, but threads 0 have ended"));
   }
   SECTION("a lane ends while others wait for it") {
-    const Report report = only_report(run(early_exit, 32, 0, 3));
-    CHECK(report.kind == ReportKind::incomplete_warp);
-    CHECK(report.where == std::vector{MARKED("shuffle after the exit")});
+    check_only(run(early_exit, 32, 0, 3), ReportKind::incomplete_warp, {MARKED("shuffle after the exit")});
   }
   SECTION("a block with half a warp") {
-    const Report report = only_report(run(early_exit, 48, 0, 99));
-    CHECK(report.kind == ReportKind::incomplete_warp);
+    check_only(run(early_exit, 48, 0, 99), ReportKind::incomplete_warp);
   }
   SECTION("__syncwarp and __syncthreads do without ended threads") {
     check_silent(run(ended_threads_do_not_count, 64, 0));
@@ -396,10 +372,9 @@ __global__ void one_lane_before() {
 
 template <Aligned INSTRUCTION>
 void check_aligned() {
-  const Report parted = only_report(run(parts_of_a_warp<INSTRUCTION>, 32, 512, true));
-  CHECK(parted.kind == ReportKind::divergent_collective);
-  CHECK(parted.where == std::vector{MARKED("upper half"), MARKED("lower half")});
-  CHECK(only_report(run(parts_of_a_warp<INSTRUCTION>, 32, 512, false)).kind == ReportKind::incomplete_warp);
+  check_only(run(parts_of_a_warp<INSTRUCTION>, 32, 512, true), ReportKind::divergent_collective,
+             {MARKED("upper half"), MARKED("lower half")});
+  check_only(run(parts_of_a_warp<INSTRUCTION>, 32, 512, false), ReportKind::incomplete_warp);
   for (uint64_t schedule = 0; schedule < 8; ++schedule) {
     Device device({.threads = 1, .schedule = schedule});
     launch(device, one_lane_before<INSTRUCTION>, dim3(1), dim3(32), 520);
@@ -419,31 +394,23 @@ TEST_CASE("all lanes of a warp execute one aligned instruction, after branches t
 
 TEST_CASE("warps of a block that do not meet", "[emulator][misuse]") {
   SECTION("two __syncthreads()") {
-    const Report report = only_report(run(two_barriers, 64, 0));
-    CHECK(report.kind == ReportKind::divergent_barrier);
-    CHECK(report.where == std::vector{MARKED("second barrier"), MARKED("first barrier")});
-    CHECK_THAT(report.message, Contains("thread 32 (warp 1)"));
+    check_only(run(two_barriers, 64, 0), ReportKind::divergent_barrier,
+               {MARKED("second barrier"), MARKED("first barrier")}, Contains("thread 32 (warp 1)"));
   }
   SECTION("a thread that has left the loop before the others") {
-    const Report report = only_report(run(one_turn_fewer, 64, 0));
-    CHECK(report.kind == ReportKind::divergent_barrier);
-    CHECK(report.where == std::vector{MARKED("after the loop"), MARKED("barrier of a loop")});
-    CHECK_THAT(report.message, Contains("thread 5 (warp 0)"));
+    check_only(run(one_turn_fewer, 64, 0), ReportKind::divergent_barrier,
+               {MARKED("after the loop"), MARKED("barrier of a loop")}, Contains("thread 5 (warp 0)"));
   }
   SECTION("on one line") {
-    const Report report = only_report(run(two_barriers_on_a_line, 64, 0));
-    CHECK(report.kind == ReportKind::divergent_barrier);
+    const Report report = check_only(run(two_barriers_on_a_line, 64, 0), ReportKind::divergent_barrier);
     const emulator::SourceLine line = MARKED("one line of barriers");
     CHECK(report.where == std::vector{line, line});
   }
   SECTION("a named barrier for which too few come") {
     const Device device = run(named_barrier_without_partner, 64, 0);
-    const Report& report = only_report(device);
-    CHECK(report.kind == ReportKind::deadlock);
-    CHECK(report.where == std::vector{MARKED("lonely")});
-    CHECK_THAT(report.message, Contains("bar.sync at") && Contains("threads 0-31") &&
-                                   Contains("barrier 3: 32 of 64 threads have come") &&
-                                   Contains("ended: threads 32-63"));
+    check_only(device, ReportKind::deadlock, {MARKED("lonely")},
+               Contains("bar.sync at") && Contains("threads 0-31") &&
+                   Contains("barrier 3: 32 of 64 threads have come") && Contains("ended: threads 32-63"));
   }
   SECTION("named barriers that do not exist or cannot fill") {
     const Device device = run(bad_named_barriers, 64, 0);
@@ -464,15 +431,12 @@ TEST_CASE("warps of a block that do not meet", "[emulator][misuse]") {
     }
   }
   SECTION("one named barrier with two counts") {
-    const Report report = only_report(run(two_counts, 64, 0));
-    CHECK(report.kind == ReportKind::barrier_misuse);
-    CHECK_THAT(report.message, Contains("expects 32 threads") && Contains("expects 64"));
+    check_only(run(two_counts, 64, 0), ReportKind::barrier_misuse, {},
+               Contains("expects 32 threads") && Contains("expects 64"));
   }
   SECTION("one named barrier for two pairs of warps") {
-    const Report report = only_report(run(one_barrier_for_two_pairs, 128, 0));
-    CHECK(report.kind == ReportKind::barrier_misuse);
-    CHECK(report.where == std::vector{MARKED("of either pair")});
-    CHECK_THAT(report.message, Contains("the last use of barrier 1"));
+    check_only(run(one_barrier_for_two_pairs, 128, 0), ReportKind::barrier_misuse, {MARKED("of either pair")},
+               Contains("the last use of barrier 1"));
   }
   SECTION("the same, where the second pair has heard from the first") {
     check_silent(run(one_barrier_in_turn, 128, 0));
@@ -480,16 +444,13 @@ TEST_CASE("warps of a block that do not meet", "[emulator][misuse]") {
 }
 
 TEST_CASE("a kernel's exception ends the launch as a report", "[emulator][misuse]") {
-  const Report report = only_report(run(throws, 64, 0));
-  CHECK(report.kind == ReportKind::kernel_exception);
-  CHECK_THAT(report.message, Contains("thread 33 (warp 1)") && Contains("no exceptions on a GPU"));
+  check_only(run(throws, 64, 0), ReportKind::kernel_exception, {},
+             Contains("thread 33 (warp 1)") && Contains("no exceptions on a GPU"));
 }
 
 #ifndef __SANITIZE_ADDRESS__  // which ends the program itself
 TEST_CASE("a thread that uses too much stack ends the launch", "[emulator][misuse]") {
-  const Report report = only_report(run(overflows, 2, 0));
-  CHECK(report.kind == ReportKind::stack_overflow);
-  CHECK_THAT(report.message, Contains("thread 1 (warp 0)"));
+  check_only(run(overflows, 2, 0), ReportKind::stack_overflow, {}, Contains("thread 1 (warp 0)"));
 }
 #endif
 
@@ -498,7 +459,7 @@ TEST_CASE("bad launches are reports", "[emulator][misuse]") {
     Device device({.threads = 1});
     launch(device, store_before_begin, grid, block, smem_bytes);
     CHECK(device.failed());
-    CHECK(only_report(device).kind == ReportKind::bad_launch);
+    check_only(device, ReportKind::bad_launch);
     return device.reports().front().message;
   };
   CHECK_THAT(refused(dim3(1), dim3(0), 0), Contains("0 x 1 x 1 threads"));
@@ -593,7 +554,7 @@ TEST_CASE("a block has no more shared memory than the GPU that it is for", "[emu
   const uint32_t a100 = emulator::max_shared_memory(80);
   check_silent(launched(a100, a100));
   const Device device = launched(a100, a100 + 1);
-  CHECK(only_report(device).kind == ReportKind::bad_launch);
+  check_only(device, ReportKind::bad_launch);
   CHECK_THAT(device.reports()[0].message, Contains("166913 bytes of shared memory; a block can have 166912"));
   const std::pair<int, uint32_t> kib[] = {{75, 64}, {80, 163}, {86, 99},   {87, 163},
                                           {89, 99}, {90, 227}, {100, 227}, {120, 99}};
@@ -611,10 +572,8 @@ TEST_CASE("instructions that came after the GPU that a kernel is for are reporte
   check_silent(launched(0));
   check_silent(launched(90));
   const Device device = launched(80);
-  const Report& report = only_report(device);
-  CHECK(report.kind == ReportKind::newer_instruction);
-  CHECK(report.where == std::vector{MARKED("elects")});
-  CHECK_THAT(report.message, Contains("elect.sync") && Contains("needs sm_90"));
+  check_only(device, ReportKind::newer_instruction, {MARKED("elects")},
+             Contains("elect.sync") && Contains("needs sm_90"));
 }
 
 TEST_CASE("another lane is elected when the threads run in another order", "[emulator][misuse]") {

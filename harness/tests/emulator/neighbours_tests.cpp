@@ -117,7 +117,7 @@ TEST_CASE("a dependent launch waits for the one before", "[emulator][turns]") {
     check_silent(after(finds<Wait::none, false>, false, blocks));
     for (const auto kernel : {finds<Wait::none, false>, finds<Wait::late, false>}) {
       const Device device = after(kernel, true, blocks);
-      CHECK(only_report(device).kind == ReportKind::race_between_blocks);
+      check_only(device, ReportKind::race_between_blocks);
       CHECK(only_report(device).where == std::vector{MARKED("finds"), MARKED("leaves")});
     }
     CHECK(only_report(after(finds<Wait::none, true>, true, blocks)).where ==

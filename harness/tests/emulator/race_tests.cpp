@@ -152,13 +152,13 @@ TEST_CASE("races between warps", "[emulator][race]") {
     check_silent(run(write_after_write<true>, 64, 128));
   }
   SECTION("__syncwarp does not help") {
-    CHECK(only_report(run(syncwarp_between_warps, 64, 128)).kind == ReportKind::race_read_after_write);
+    check_only(run(syncwarp_between_warps, 64, 128), ReportKind::race_read_after_write);
   }
 }
 
 TEST_CASE("races between lanes of a warp", "[emulator][race]") {
   SECTION("read after write") {
-    CHECK(only_report(run(read_after_write_in_warp<false>, 32, 128)).kind == ReportKind::race_read_after_write);
+    check_only(run(read_after_write_in_warp<false>, 32, 128), ReportKind::race_read_after_write);
     check_silent(run(read_after_write_in_warp<true>, 32, 128));
   }
   SECTION("write after read, although the writer was the last to read") {
@@ -169,7 +169,7 @@ TEST_CASE("races between lanes of a warp", "[emulator][race]") {
     check_silent(run(write_after_read_in_warp<true>, 32, 128));
   }
   SECTION("write after write") {
-    CHECK(only_report(run(write_after_write_in_warp<false>, 32, 128)).kind == ReportKind::race_write_after_write);
+    check_only(run(write_after_write_in_warp<false>, 32, 128), ReportKind::race_write_after_write);
     check_silent(run(write_after_write_in_warp<true>, 32, 128));
   }
   SECTION("ldmatrix reads on behalf of all lanes") {
@@ -202,7 +202,7 @@ TEST_CASE("named barriers order their warps", "[emulator][race]") {
     CHECK(found);
   }
   SECTION("arriving is not waiting") {
-    CHECK(only_report(run(read_after_arrive, 64, 128)).kind == ReportKind::race_read_after_write);
+    check_only(run(read_after_arrive, 64, 128), ReportKind::race_read_after_write);
   }
 }
 

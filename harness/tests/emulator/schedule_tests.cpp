@@ -156,10 +156,8 @@ TEST_CASE("a wait that comes late finds the barrier two phases on", "[emulator][
   uint32_t out[9 * THREADS] = {};
   SECTION("told in the order in which it does not") {
     const Device device = run_in_order(0, true, takes_turns, SMEM_BYTES, out);
-    const Report& report = only_report(device);
-    CHECK(report.kind == ReportKind::barrier_misuse);
-    CHECK(report.where == std::vector{MARKED("news"), MARKED("late")});
-    CHECK_THAT(report.message, Contains("it completes phase 1, and nothing says that thread"));
+    check_only(device, ReportKind::barrier_misuse, {MARKED("news"), MARKED("late")},
+               Contains("it completes phase 1, and nothing says that thread"));
     CHECK_FALSE(device.failed());
   }
   SECTION("and waits for ever in another") {
@@ -179,10 +177,8 @@ TEST_CASE("a wait that comes late finds the barrier two phases on", "[emulator][
     }
   }
   SECTION("two phases that nobody has waited for are one too many") {
-    const Report report = only_report(run_in_order(0, true, looks_late<true>, SMEM_BYTES));
-    CHECK(report.kind == ReportKind::barrier_misuse);
-    CHECK(report.where == std::vector{MARKED("too late"), MARKED("unseen")});
-    CHECK_THAT(report.message, Contains("two phases or more have been completed"));
+    check_only(run_in_order(0, true, looks_late<true>, SMEM_BYTES), ReportKind::barrier_misuse,
+               {MARKED("too late"), MARKED("unseen")}, Contains("two phases or more have been completed"));
     check_silent(run_in_order(0, true, looks_late<false>, SMEM_BYTES));
   }
 }

@@ -60,12 +60,11 @@ TEST_CASE("a thread that executes more instructions than it may ends the launch"
   SECTION("not one fewer") {
     check_silent(run_with({.threads = 1, .max_steps = 2002}, one_thread_stores, 64, 1000));
     const Device device = run_with({.threads = 1, .max_steps = 2001}, one_thread_stores, 64, 1000);
-    CHECK(only_report(device).kind == ReportKind::endless_loop);
+    check_only(device, ReportKind::endless_loop);
   }
   SECTION("the report names the thread, its loop, and where the others are") {
     const Device device = run_with({.threads = 1, .max_steps = 100000}, one_thread_stores, 64, 0xffffffff);
-    const Report& report = only_report(device);
-    CHECK(report.kind == ReportKind::endless_loop);
+    const Report report = check_only(device, ReportKind::endless_loop);
     CHECK(emulator::is_fatal(report.kind));
     CHECK(device.failed());
     const auto begins = MARKED("loop begins"), ends = MARKED("loop ends");
@@ -343,18 +342,15 @@ TEST_CASE("a kernel's own pointer ends the launch where pages are protected", "[
 TEST_CASE("a quotient that is no integer ends the launch where the processor stops at it", "[emulator][stop]") {
   check_silent(run_with({.threads = 1}, divides_the_smallest, 32, 1));
   const Device device = run_with({.threads = 1}, divides_the_smallest, 32, 0u - 4);
-  const Report& report = only_report(device);
-  CHECK(report.kind == ReportKind::kernel_exception);
-  CHECK(report.where == std::vector{MARKED("quotient")});
-  CHECK_THAT(report.message, StartsWith("thread 3 (warp 0) has divided integers without a quotient, at"));
+  check_only(device, ReportKind::kernel_exception, {MARKED("quotient")},
+             StartsWith("thread 3 (warp 0) has divided integers without a quotient, at"));
 }
 #endif
 
 TEST_CASE("a loop without an instruction ends the launch", "[emulator][stop]") {
   SECTION("by the clock") {
     const Device device = run_with({.threads = 1, .max_steps = 1000}, goes_round_without_an_instruction, 64, 40);
-    const Report& report = only_report(device);
-    CHECK(report.kind == ReportKind::endless_loop);
+    const Report report = check_only(device, ReportKind::endless_loop);
     // The clock strikes at any instruction of the loop, and the compiler counts some of them to the line before.
     REQUIRE(report.where.size() == 1);
     CHECK((report.where[0] == MARKED("the round") || report.where[0] == MARKED("before the round")));

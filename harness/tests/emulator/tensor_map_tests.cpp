@@ -271,8 +271,7 @@ TEST_CASE("a bulk copy has landed for those who have waited at its mbarrier", "[
   Matrix matrix;
   SECTION("not for one that has not") {
     const Device device = run_on(matrix, without_wait<false>, 64, matrix.out);
-    const Report& report = only_report(device);
-    CHECK(report.kind == ReportKind::in_flight_read);
+    const Report report = check_only(device, ReportKind::in_flight_read);
     CHECK(report.times == 32);
     CHECK(report.where == std::vector{MARKED("unseen read"), MARKED("unseen copy")});
     CHECK_THAT(report.message, Contains("(warp 1) reads K+0 before the wait of cp.async.bulk.tensor.3d") &&
@@ -280,7 +279,7 @@ TEST_CASE("a bulk copy has landed for those who have waited at its mbarrier", "[
   }
   SECTION("nor for one that has waited for another copy") {
     const Device device = run_on(matrix, without_wait<true>, 64, matrix.out);
-    CHECK(only_report(device).kind == ReportKind::in_flight_read);
+    check_only(device, ReportKind::in_flight_read);
     CHECK(device.reports()[0].times == 32);
   }
   CHECK(matrix.out[0] == (matrix.elements[16][0] | uint32_t{matrix.elements[16][1]} << 16));
@@ -333,18 +332,14 @@ TEST_CASE("bytes that a phase expects are those that land", "[emulator][tensor_m
   check_silent(run_on(matrix, expects, 32, BOX_BYTES));
   SECTION("fewer") {
     const Device device = run_on(matrix, expects, 32, BOX_BYTES + 16);
-    const Report& report = only_report(device);
-    CHECK(report.kind == ReportKind::deadlock);
-    CHECK(report.where == std::vector{MARKED("expecting wait")});
-    CHECK_THAT(report.message, Contains("mbarrier full+0: 0 of 1 arrivals and 16 bytes of phase 0 (parity 0) are "
-                                        "pending, threads 0-31 wait for it"));
+    check_only(device, ReportKind::deadlock, {MARKED("expecting wait")},
+               Contains("mbarrier full+0: 0 of 1 arrivals and 16 bytes of phase 0 (parity 0) are "
+                        "pending, threads 0-31 wait for it"));
   }
   SECTION("more") {
     const Device device = run_on(matrix, expects, 32, BOX_BYTES - 16);
-    const Report& report = only_report(device);
-    CHECK(report.kind == ReportKind::barrier_misuse);
-    CHECK(report.where == std::vector{MARKED("expected")});
-    CHECK_THAT(report.message, Contains("on full+0: 16 bytes more have landed in phase 0 than were expected"));
+    const Report report = check_only(device, ReportKind::barrier_misuse, {MARKED("expected")},
+                                     Contains("on full+0: 16 bytes more have landed in phase 0 than were expected"));
     CHECK(report.times == 1);
   }
   SECTION("another copy's") {
@@ -356,7 +351,7 @@ TEST_CASE("bytes that a phase expects are those that land", "[emulator][tensor_m
   }
   SECTION("none expected") {
     const Device device = run_on(matrix, expects_nothing, 32);
-    CHECK(only_report(device).kind == ReportKind::deadlock);
+    check_only(device, ReportKind::deadlock);
     CHECK_THAT(device.reports()[0].message,
                Contains("1 of 1 arrivals of phase 0") && Contains("4096 bytes have landed that nobody has expected"));
   }
@@ -368,10 +363,8 @@ TEST_CASE("bytes that a phase expects are those that land", "[emulator][tensor_m
   }
   SECTION("an arrival too many while they are awaited") {
     const Device device = run_on(matrix, arrives_again, 1);
-    const Report& report = only_report(device);
-    CHECK(report.kind == ReportKind::barrier_misuse);
-    CHECK(report.where == std::vector{MARKED("again")});
-    CHECK_THAT(report.message, Contains("all 1 arrivals of phase 0 have come, it only waits for 4096 bytes"));
+    check_only(device, ReportKind::barrier_misuse, {MARKED("again")},
+               Contains("all 1 arrivals of phase 0 have come, it only waits for 4096 bytes"));
   }
 }
 
@@ -406,9 +399,8 @@ TEST_CASE("misuse of bulk copies", "[emulator][tensor_map]") {
     CHECK(reported(device, ReportKind::barrier_misuse).where[0] == MARKED("copy to"));  // over the mbarrier
   }
   SECTION("a write over data in flight") {
-    const Report report = only_report(run_on(matrix, overwrites, 1));
-    CHECK(report.kind == ReportKind::in_flight_overwrite);
-    CHECK(report.where == std::vector{MARKED("overwrite"), MARKED("overwritten")});
+    check_only(run_on(matrix, overwrites, 1), ReportKind::in_flight_overwrite,
+               {MARKED("overwrite"), MARKED("overwritten")});
   }
   SECTION("a tensor that is larger than its buffer") {
     Device device({.threads = 1});
@@ -443,9 +435,7 @@ TEST_CASE("a tensor map that the driver would refuse", "[emulator][tensor_map]")
     Device device({.threads = 1});
     tensor_map_3d(device, at, extent, stride, box);
     CHECK(device.failed());
-    const Report& report = only_report(device);
-    CHECK(report.kind == ReportKind::bad_launch);
-    CHECK_THAT(report.message, StartsWith("bad tensor map: ") && Contains(words));
+    check_only(device, ReportKind::bad_launch, {}, StartsWith("bad tensor map: ") && Contains(words));
   };
   refused(base + 4, {64, 8, 2}, {256, 128}, {64, 8, 2}, "aligned to 16 bytes");
   refused(nullptr, {64, 8, 2}, {256, 128}, {64, 8, 2}, "aligned to 16 bytes");
@@ -615,13 +605,11 @@ TEST_CASE("a box over what threads have stored needs a proxy fence", "[emulator]
   }
   SECTION("missing") {
     const Device device = run_on(matrix, box_over_stores<Fence::nowhere>, 64);
-    const Report& report = only_report(device);
-    CHECK(report.kind == ReportKind::missing_proxy_fence);
-    CHECK(report.where == std::vector{MARKED("over stores"), MARKED("stored")});
-    CHECK_THAT(report.message, StartsWith("missing proxy fence: cp.async.bulk.tensor.3d at ") &&
-                                   Contains("by the copy engine overwrites K+0, written by st.shared.b32 at ") &&
-                                   Contains("by thread 0 (warp 0), and no fence_proxy_async"));
-    CHECK(only_report(run_on(matrix, fence_through_mbarrier<false>, 64)).kind == ReportKind::missing_proxy_fence);
+    check_only(device, ReportKind::missing_proxy_fence, {MARKED("over stores"), MARKED("stored")},
+               StartsWith("missing proxy fence: cp.async.bulk.tensor.3d at ") &&
+                   Contains("by the copy engine overwrites K+0, written by st.shared.b32 at ") &&
+                   Contains("by thread 0 (warp 0), and no fence_proxy_async"));
+    check_only(run_on(matrix, fence_through_mbarrier<false>, 64), ReportKind::missing_proxy_fence);
   }
   SECTION("too early") {
     CHECK(only_report(run_on(matrix, box_over_stores<Fence::before_the_stores>, 64)).kind ==
@@ -629,7 +617,7 @@ TEST_CASE("a box over what threads have stored needs a proxy fence", "[emulator]
   }
   SECTION("by some of those who have stored") {
     const Device device = run_on(matrix, box_over_stores<Fence::of_one_warp>, 64);
-    CHECK(only_report(device).kind == ReportKind::missing_proxy_fence);
+    check_only(device, ReportKind::missing_proxy_fence);
     CHECK_THAT(device.reports()[0].message, Contains("K+128, written by") && Contains("by thread 32 (warp 1)"));
   }
 }
@@ -644,8 +632,7 @@ TEST_CASE("a box of what threads have stored in global memory needs a proxy fenc
   SECTION("missing, or one of shared memory alone") {
     for (const auto kernel : {box_of_stores<Global::no_fence>, box_of_stores<Global::shared_fence>}) {
       const Device device = run_on_writable(matrix, kernel);
-      const Report& report = only_report(device);
-      CHECK(report.kind == ReportKind::missing_proxy_fence);
+      const Report report = check_only(device, ReportKind::missing_proxy_fence);
       CHECK(report.buffer == "K");
       CHECK(report.where == std::vector{MARKED("box of stores"), MARKED("stored globally")});
       CHECK_THAT(report.message, Contains("by the copy engine reads K+4096, written by st.global.b32 at"));
@@ -663,9 +650,7 @@ TEST_CASE("the copy engine takes a kernel's parameter, not a copy of it", "[emul
   for (const auto kernel :
        {hands_its_map_on<Handed::by_value>, hands_its_map_on<Handed::local>, hands_its_map_on<Handed::assigned>}) {
     const Device device = run_on(matrix, kernel, 32);
-    const Report& report = only_report(device);
-    CHECK(report.kind == ReportKind::bad_launch);
-    CHECK(report.where == std::vector{MARKED("asked")});
-    CHECK_THAT(report.message, Contains("its tensor map is a copy that the kernel has made"));
+    check_only(device, ReportKind::bad_launch, {MARKED("asked")},
+               Contains("its tensor map is a copy that the kernel has made"));
   }
 }

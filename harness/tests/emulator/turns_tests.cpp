@@ -162,9 +162,7 @@ TEST_CASE("a sum that is handed on too early, or not at all", "[emulator][turns]
   for (const auto kernel : {adds_in_turn<How::read_alone>, adds_in_turn<How::too_early>, adds_in_turn<How::relaxed>,
                             adds_in_turn<How::no_turn>, adds_in_turn<How::by_another_early>}) {
     const Device device = run_on(memory, {.threads = 1, .ordered_sums = true}, kernel, 64, BLOCKS, &memory);
-    const Report& report = only_report(device);
-    CHECK(report.kind == ReportKind::unordered_sums);
-    CHECK(report.where == std::vector{MARKED("adds"), MARKED("adds")});
+    const Report report = check_only(device, ReportKind::unordered_sums, {MARKED("adds"), MARKED("adds")});
     CHECK(report.buffer == "sums");
     CHECK(report.times == BLOCKS - 1);
     // Nobody has asked for an order.
@@ -181,7 +179,7 @@ TEST_CASE("sums within a block", "[emulator][turns]") {
         ReportKind::unordered_sums);
   check_silent(run_on(memory, options, adds_twice<true>, 64, 1, &memory));
   const Device device = run_on(memory, options, adds_twice<false>, 64, 1, &memory);
-  CHECK(only_report(device).kind == ReportKind::unordered_sums);
+  check_only(device, ReportKind::unordered_sums);
   CHECK(only_report(device).where.front() == MARKED("adds again"));
 }
 
@@ -199,7 +197,7 @@ TEST_CASE("a block waits for those that have begun, and for no others", "[emulat
   }
   SECTION("the other way round not with room for one, but with room for all") {
     const Device device = run_on(memory, {.threads = 1}, waits_for_blocks<true>, 32, 4, &memory);
-    CHECK(only_report(device).kind == ReportKind::deadlock);
+    check_only(device, ReportKind::deadlock);
     CHECK(only_report(device).where == std::vector{MARKED("waits for a block")});
     CHECK_THAT(only_report(device).message, Contains("ld.acquire.gpu.global.u32"));
     check_silent(run_on(memory, {.threads = 4}, waits_for_blocks<true>, 32, 4, &memory));
@@ -211,6 +209,6 @@ TEST_CASE("a block waits for those that have begun, and for no others", "[emulat
 TEST_CASE("a plain write of a word that another block adds to is a race", "[emulator][turns]") {
   Memory memory;
   const Device device = run_on(memory, {.threads = 1}, writes_the_turn, 32, 2, &memory);
-  CHECK(only_report(device).kind == ReportKind::race_between_blocks);
+  check_only(device, ReportKind::race_between_blocks);
   CHECK(only_report(device).where.front() == MARKED("turn written"));
 }

@@ -124,7 +124,7 @@ TEST_CASE("accumulators are NaN until a wait covers them") {
   Output out;
   SECTION("no wait") {
     const Device device = run_product<Fault::no_wait>(out);
-    CHECK(only_report(device).kind == ReportKind::exit_in_flight);
+    check_only(device, ReportKind::exit_in_flight);
     CHECK(only_report(device).where.front() == MARKED("ss"));
   }
   SECTION("no commit") {
@@ -173,9 +173,7 @@ TEST_CASE("tensor cores find what a proxy fence has told them of") {
 TEST_CASE("shared memory is read until the wait") {
   Output out;
   const Device device = run_product<Fault::store_under_product>(out);
-  const Report& report = only_report(device);
-  CHECK(report.kind == ReportKind::race_write_after_read);
-  CHECK(report.where == std::vector{MARKED("overwrite"), MARKED("ss")});
+  const Report report = check_only(device, ReportKind::race_write_after_read, {MARKED("overwrite"), MARKED("ss")});
   CHECK(report.message.find("read by wgmma.ss") != std::string::npos);
   CHECK(report.message.find("warpgroup 0") != std::string::npos);
 }
@@ -337,7 +335,7 @@ TEST_CASE("warpgroups share the block's registers") {
   CHECK(run_registers<24, 240>().counters().idle_registers == 0);
   CHECK(run_registers<24, 232>().counters().idle_registers == 128 * (3 * 168 - 24 - 2 * 232));
   const Device greedy = run_registers<40, 240>();
-  CHECK(only_report(greedy).kind == ReportKind::deadlock);
+  check_only(greedy, ReportKind::deadlock);
   CHECK(only_report(greedy).message.find("waits for 240 registers per thread and has 168") != std::string::npos);
   const Device wrong_way = run_registers<240, 240>();
   CHECK(wrong_way.reports().front().kind == ReportKind::register_budget);
@@ -435,12 +433,12 @@ TEST_CASE("a bulk store reads what it has been told of, until a wait") {
   check_silent(device);
   CHECK(matrix[64 * 64 - 1].bits == 0x3c00);
   CHECK(device.counters().gmem_bytes_written == sizeof matrix);
-  CHECK(only_report(run_store<StoreFault::no_fence>(matrix)).kind == ReportKind::missing_proxy_fence);
+  check_only(run_store<StoreFault::no_fence>(matrix), ReportKind::missing_proxy_fence);
   const Device overwritten = run_store<StoreFault::overwritten>(matrix);
-  CHECK(only_report(overwritten).kind == ReportKind::race_write_after_read);
+  check_only(overwritten, ReportKind::race_write_after_read);
   CHECK(only_report(overwritten).where == std::vector{MARKED("too early"), MARKED("bulk store")});
   const Device unawaited = run_store<StoreFault::no_wait>(matrix);
-  CHECK(only_report(unawaited).kind == ReportKind::exit_in_flight);
+  check_only(unawaited, ReportKind::exit_in_flight);
   CHECK(only_report(unawaited).where.front() == MARKED("bulk store"));
 }
 
@@ -565,10 +563,8 @@ void check_waits_apart() {
   check_silent(run_waits_apart<WHAT, true, true>());
   check_silent(run_waits_apart<WHAT, false, false>());
   const Device apart = run_waits_apart<WHAT, true, false>();
-  const Report& report = only_report(apart);
-  CHECK(report.kind == ReportKind::barrier_misuse);
-  CHECK(report.where == std::vector{MARKED("whole warps")});
-  CHECK_THAT(report.message, Contains("1 of its lanes have waited at an mbarrier or for a copy since"));
+  check_only(apart, ReportKind::barrier_misuse, {MARKED("whole warps")},
+             Contains("1 of its lanes have waited at an mbarrier or for a copy since"));
 }
 
 }  // namespace
@@ -604,20 +600,20 @@ TEST_CASE("the barrier of a cluster takes whole warps") {
   };
   check_silent(run_cluster(two_cluster_barriers, 32));
   const Device parted = run_cluster(two_cluster_barriers, 40);
-  CHECK(only_report(parted).kind == ReportKind::divergent_collective);
+  check_only(parted, ReportKind::divergent_collective);
   CHECK(only_report(parted).where == std::vector{MARKED("second of two"), MARKED("first of two")});
   CHECK_THAT(only_report(parted).message, Contains("thread 40 (warp 1)") && Contains("while thread 32 of its warp"));
 }
 
 TEST_CASE("a block of a cluster must be there") {
   const Device gone = run_exchange<ClusterFault::no_sync_at_end>();
-  CHECK(only_report(gone).kind == ReportKind::cluster_misuse);
+  check_only(gone, ReportKind::cluster_misuse);
   CHECK(only_report(gone).where.front() == MARKED("gone"));
   CHECK(run_exchange<ClusterFault::unknown_rank>().reports().front().kind == ReportKind::cluster_misuse);
   Device device({.threads = 1});
   launch_clusters(device, waits_for_peer, dim3(2), dim3(32), 2, 8, 0u);
-  CHECK(only_report(device).kind == ReportKind::deadlock);
+  check_only(device, ReportKind::deadlock);
   Device odd({.threads = 1});
   launch_clusters(odd, waits_for_peer, dim3(3), dim3(32), 2, 8, 0u);
-  CHECK(only_report(odd).kind == ReportKind::bad_launch);
+  check_only(odd, ReportKind::bad_launch);
 }

@@ -198,7 +198,7 @@ __global__ void load_unwritten() {
 TEST_CASE("a lane needs a __syncwarp between its own accesses and those of the warp", "[emulator][wmma]") {
   for (const uint32_t lane_bytes : {4, 32}) {
     const Device device = run(read_after_store<false>, 32, 1024, lane_bytes);
-    CHECK(only_report(device).kind == ReportKind::race_read_after_write);
+    check_only(device, ReportKind::race_read_after_write);
     CHECK(only_report(device).where == std::vector{MARKED("read"), MARKED("store")});
     CHECK_THAT(only_report(device).message, Contains("wmma.store.d") && Contains("by warp 0"));
     CHECK(only_report(device).times == 32);
@@ -209,7 +209,7 @@ TEST_CASE("a lane needs a __syncwarp between its own accesses and those of the w
   CHECK_THAT(only_report(loaded).message, Contains("wmma.load.a") && Contains("by warp 0 reads shared+0, written by"));
   check_silent(run(load_after_write<true>, 32, 512));
   const Device device = run(write_after_load<false>, 32, 1024);
-  CHECK(only_report(device).kind == ReportKind::race_write_after_read);
+  check_only(device, ReportKind::race_write_after_read);
   CHECK(only_report(device).where == std::vector{MARKED("write again"), MARKED("load c")});
   check_silent(run(write_after_load<true>, 32, 1024));
 }
@@ -217,8 +217,8 @@ TEST_CASE("a lane needs a __syncwarp between its own accesses and those of the w
 TEST_CASE("a warp may store what it has loaded, two warps may not store to one place", "[emulator][wmma]") {
   check_silent(run(accumulate_in_place, 32, 1024));
   check_silent(run(two_stores, 32, 1024));
-  CHECK(only_report(run(two_stores, 64, 1024)).kind == ReportKind::race_write_after_write);
-  CHECK(only_report(run(load_unwritten, 32, 512)).kind == ReportKind::uninitialised_read);
+  check_only(run(two_stores, 64, 1024), ReportKind::race_write_after_write);
+  check_only(run(load_unwritten, 32, 512), ReportKind::uninitialised_read);
 }
 
 // ---- misuse ---------------------------------------------------------------------------------------------------------
@@ -287,6 +287,6 @@ TEST_CASE("lanes that disagree or do not meet end the launch", "[emulator][wmma]
       "offset 32, leading dimension 16 in thread 40 (warp 1), but offset 0, leading dimension 16 in thread 32");
   check_refused(run(lanes_disagree, 64, 2048, 0, 8), ReportKind::divergent_collective, "disagree",
                 "leading dimension 24 in thread 40");
-  CHECK(only_report(run(half_a_warp_multiplies, 32, 0)).kind == ReportKind::deadlock);
-  CHECK(only_report(run(two_loads, 32, 1024)).kind == ReportKind::divergent_collective);
+  check_only(run(half_a_warp_multiplies, 32, 0), ReportKind::deadlock);
+  check_only(run(two_loads, 32, 1024), ReportKind::divergent_collective);
 }

@@ -210,9 +210,7 @@ TEST_CASE("tiles go through a ring's stages in turn", "[emulator][words]") {
 
 TEST_CASE("a report names the line of the kernel that says the word", "[emulator][words]") {
   const Device device = run(nothing_comes, 32, 64);
-  const Report& report = only_report(device);
-  CHECK(report.kind == ReportKind::deadlock);
-  CHECK(report.where == std::vector{MARKED("hang")});
+  check_only(device, ReportKind::deadlock, {MARKED("hang")});
 }
 
 TEST_CASE("so it does of a part, and of a word that a part asks for", "[emulator][words]") {
