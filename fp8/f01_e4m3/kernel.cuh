@@ -104,9 +104,9 @@ __global__ void __launch_bounds__(128) turn_V(ByteInputParams p) {
 
 // ---- softmax -------------------------------------------------------------------------------------------------------
 
-// 43_window's, of bytes. A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2 - base). `base`
-// is the same in a row's four lanes. The sum of the weights tells whether it was enough: where it is below 448, so is each
-// of them. If it is not, they are made again.
+// 43_window's, of bytes. A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2 - base).
+// `base` is the same in a row's four lanes. The sum of the weights tells whether it was enough: where it is below 448,
+// so is each of them. If it is not, they are made again.
 template <int BC>
 struct Softmax {
   using Scores = float (&)[BC / 8][4];
@@ -177,8 +177,8 @@ struct Softmax {
 
 // ---- the kernel ----------------------------------------------------------------------------------------------------
 
-// LOAD  A tile of queries, and the tiles of keys that its pair sees. A block brings its rows of a tile of K or V to both;
-//       the other brings its own here. Alone it brings all of them. One thread's.
+// LOAD  A tile of queries, and the tiles of keys that its pair sees. A block brings its rows of a tile of K or V to
+//       both; the other brings its own here. Alone it brings all of them. One thread's.
 template <class C>
 __device__ __forceinline__ void load(const ByteInputParams& p, const Smem<C>& smem, const Queries& queries,
                                      const TensorMap& Q_map, const TensorMap& K_map, const TensorMap& V_map) {
@@ -371,8 +371,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 }
 
 // LAUNCH  First V is turned. Then as many blocks as run at the same time, one per SM, in pairs, or fewer where there is
-//         less to do. The pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells the
-//         copy engine where rows end: what it asks for behind is zeros, and what it stores there is dropped.
+//         less to do. The pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells
+//         the copy engine where rows end: what it asks for behind is zeros, and what it stores there is dropped.
 template <class C, class Mask>
 void start(Device& device, const ByteInputParams& p) {
   const auto map = [&](const void* tensor, const ForwardParams::Strides& strides, int heads, int n, uint32_t rows) {

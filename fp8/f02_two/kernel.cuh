@@ -104,9 +104,9 @@ __global__ void __launch_bounds__(128) turn_V(ByteInputParams p) {
 
 // ---- softmax -------------------------------------------------------------------------------------------------------
 
-// 43_window's, of bytes. A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2 - base). `base`
-// is the same in a row's four lanes. The sum of the weights tells whether it was enough: where it is below 448, so is each
-// of them. If it is not, they are made again.
+// 43_window's, of bytes. A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2 - base).
+// `base` is the same in a row's four lanes. The sum of the weights tells whether it was enough: where it is below 448,
+// so is each of them. If it is not, they are made again.
 template <int BC>
 struct Softmax {
   using Scores = float (&)[BC / 8][4];
@@ -134,13 +134,11 @@ struct Softmax {
     for (int lane_row = 0; lane_row < 2; ++lane_row)
       raise(lane_row, fmaxf(quad_max(to[lane_row] LADDER_SITE), base[lane_row]));
   }
-  // P = 2^S as bytes. `tile_sum` is the lane's share of the weights of each row.
-  template <class Between>
-  __device__ __forceinline__ static void make(Scores S, Weights P, float (&tile_sum)[2], Between between) {
-    tile_sum[0] = tile_sum[1] = 0;
+  // P = 2^S as bytes, of a half of the tile's keys. `tile_sum` grows by the lane's share of the weights of each row.
+  __device__ __forceinline__ static void make(Scores S, Weights P, float (&tile_sum)[2], int half) {
 #pragma unroll
-    for (int slice = 0; slice < BC / SLICE; ++slice) {
-      if (slice == BC / SLICE / 2) between();
+    for (int i = 0; i < BC / SLICE / 2; ++i) {
+      const int slice = half * (BC / SLICE / 2) + i;
       for (int reg = 0; reg < 4; ++reg) {  // registers 0 and 1: keys 0-15 of the two rows; 2 and 3: keys 16-31
         const int tile = 4 * slice + reg / 2 * 2, lane_row = reg % 2;
         float weight[4];
@@ -150,35 +148,42 @@ struct Softmax {
       }
     }
   }
-  // The whole warp: an exchange needs it. `looks`: also where it is not careful. `between`: half of the weights are made.
+  // The whole warp: an exchange needs it. `looks`: also where it is not careful. `between` stands between the halves,
+  // and a branch before it: ptxas moves waits past exponentials, but not past branches.
   template <class Between>
   __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first, bool looks,
                                         Between between LADDER_SITE_PARAMETER) {
-    float tile_sum[2];
+    float tile_sum[2] = {0, 0};
     correction[0] = correction[1] = 1;
     if (looks || careful || is_first) look(S, is_first LADDER_SITE);
     scale_scores(S, scale_log2, base);
-    make(S, P, tile_sum, between);
-    if (!is_first && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT LADDER_SITE))
-      weigh_again(S, P, tile_sum LADDER_SITE);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      make(S, P, tile_sum, half);
+      if (!is_first && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT LADDER_SITE))
+        weigh_again(S, P, tile_sum, half LADDER_SITE);
+      if (half == 0) between();
+    }
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
   }
-  __device__ __forceinline__ void weigh_again(Scores S, Weights P, float (&tile_sum)[2] LADDER_SITE_PARAMETER) {
+  __device__ __forceinline__ void weigh_again(Scores S, Weights P, float (&tile_sum)[2],
+                                              int up_to LADDER_SITE_PARAMETER) {
     float by[2];
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       by[lane_row] = fmaxf(quad_max(lane_max(S, lane_row) LADDER_SITE) - WEIGHT_OF_MAX, 0.0f);
       raise(lane_row, base[lane_row] + by[lane_row]);
+      tile_sum[lane_row] = 0;
     }
     scale_scores(S, 1, by);
-    make(S, P, tile_sum, [] {});
+    for (int half = 0; half <= up_to; ++half) make(S, P, tile_sum, half);
     careful = true;  // from now on
   }
 };
 
 // ---- the kernel ----------------------------------------------------------------------------------------------------
 
-// LOAD  A tile of queries, and the tiles of keys that its pair sees. A block brings its rows of a tile of K or V to both;
-//       the other brings its own here. Alone it brings all of them. One thread's.
+// LOAD  A tile of queries, and the tiles of keys that its pair sees. A block brings its rows of a tile of K or V to
+//       both; the other brings its own here. Alone it brings all of them. One thread's.
 template <class C>
 __device__ __forceinline__ void load(const ByteInputParams& p, const Smem<C>& smem, const Queries& queries,
                                      const TensorMap& Q_map, const TensorMap& K_map, const TensorMap& V_map) {
@@ -396,8 +401,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 }
 
 // LAUNCH  First V is turned. Then as many blocks as run at the same time, one per SM, in pairs, or fewer where there is
-//         less to do. The pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells the
-//         copy engine where rows end: what it asks for behind is zeros, and what it stores there is dropped.
+//         less to do. The pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells
+//         the copy engine where rows end: what it asks for behind is zeros, and what it stores there is dropped.
 template <class C, class Mask>
 void start(Device& device, const ByteInputParams& p) {
   const auto map = [&](const void* tensor, const ForwardParams::Strides& strides, int heads, int n, uint32_t rows) {
