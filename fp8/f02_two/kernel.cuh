@@ -134,13 +134,11 @@ struct Softmax {
     for (int lane_row = 0; lane_row < 2; ++lane_row)
       raise(lane_row, fmaxf(quad_max(to[lane_row] LADDER_SITE), base[lane_row]));
   }
-  // P = 2^S as bytes. `tile_sum` is the lane's share of the weights of each row.
-  template <class Between>
-  __device__ __forceinline__ static void make(Scores S, Weights P, float (&tile_sum)[2], Between between) {
-    tile_sum[0] = tile_sum[1] = 0;
+  // P = 2^S as bytes, of a half of the tile's keys. `tile_sum` grows by the lane's share of the weights of each row.
+  __device__ __forceinline__ static void make(Scores S, Weights P, float (&tile_sum)[2], int half) {
 #pragma unroll
-    for (int slice = 0; slice < BC / SLICE; ++slice) {
-      if (slice == BC / SLICE / 2) between();
+    for (int i = 0; i < BC / SLICE / 2; ++i) {
+      const int slice = half * (BC / SLICE / 2) + i;
       for (int reg = 0; reg < 4; ++reg) {  // registers 0 and 1: keys 0-15 of the two rows; 2 and 3: keys 16-31
         const int tile = 4 * slice + reg / 2 * 2, lane_row = reg % 2;
         float weight[4];
@@ -150,28 +148,34 @@ struct Softmax {
       }
     }
   }
-  // The whole warp: an exchange needs it. `looks`: also where it is not careful. `between`: half of the weights are
-  // made.
+  // The whole warp: an exchange needs it. `looks`: also where it is not careful. `between` stands between the halves,
+  // and a branch before it: ptxas moves waits past exponentials, but not past branches.
   template <class Between>
   __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first, bool looks,
                                         Between between LADDER_SITE_PARAMETER) {
-    float tile_sum[2];
+    float tile_sum[2] = {0, 0};
     correction[0] = correction[1] = 1;
     if (looks || careful || is_first) look(S, is_first LADDER_SITE);
     scale_scores(S, scale_log2, base);
-    make(S, P, tile_sum, between);
-    if (!is_first && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT LADDER_SITE))
-      weigh_again(S, P, tile_sum LADDER_SITE);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      make(S, P, tile_sum, half);
+      if (!is_first && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT LADDER_SITE))
+        weigh_again(S, P, tile_sum, half LADDER_SITE);
+      if (half == 0) between();
+    }
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
   }
-  __device__ __forceinline__ void weigh_again(Scores S, Weights P, float (&tile_sum)[2] LADDER_SITE_PARAMETER) {
+  __device__ __forceinline__ void weigh_again(Scores S, Weights P, float (&tile_sum)[2],
+                                              int up_to LADDER_SITE_PARAMETER) {
     float by[2];
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       by[lane_row] = fmaxf(quad_max(lane_max(S, lane_row) LADDER_SITE) - WEIGHT_OF_MAX, 0.0f);
       raise(lane_row, base[lane_row] + by[lane_row]);
+      tile_sum[lane_row] = 0;
     }
     scale_scores(S, 1, by);
-    make(S, P, tile_sum, [] {});
+    for (int half = 0; half <= up_to; ++half) make(S, P, tile_sum, half);
     careful = true;  // from now on
   }
 };

@@ -44,6 +44,9 @@ const ladder::Registration registration({
     .name = "f02_two",
     .previous = "f01_e4m3",
     .role = ladder::Role::branch,
+    .more_lines =
+        {ladder::MoreLines::other,
+         "PV goes into an accumulator of its own, in halves, and so the weights beside it are made in halves."},
     .idea = "Each tile of keys is summed up anew, half of the columns at a time, and added to O in f32.",
     .limit = "f01_e4m3 adds all keys into one accumulator. A tensor core keeps 14 bits of it, so that among many keys "
              "of one sign "
@@ -56,7 +59,12 @@ const ladder::Registration registration({
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma in e4m3, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",
-    .resources = {{.sm = 90, .registers = 168, .spill_bytes = 0}},
+    .resources = {{.sm = 90,
+                   .registers = 168,
+                   .spill_bytes = 24,
+                   .reason = "O, half of a tile's, scores and two sets of weights are 192 of its 232 registers: a "
+                             "thread that multiplies "
+                             "keeps five numbers in memory."}},
     .variants = {variant<Config<bf16, 128, 128, 8, 4>>(), variant<Config<f16, 128, 128, 8, 4>>({.label = "f16"})},
 });
 

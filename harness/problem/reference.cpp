@@ -487,6 +487,7 @@ Reference make_reference(const Spec& spec, const Inputs& inputs, const std::vect
   reference.answers = {{.output = "O", .columns = spec.d, .cells = cells, .group = group, .sets = sets},
                        {.output = "LSE", .columns = 1, .cells = cells, .group = group, .sets = sets}};
   Reference::Answer &O = reference.answers[0], &LSE = reference.answers[1];
+  if (spec.has_Q_scales()) O.rms_factor = 2;
   O.values.resize(cells.size() * spec.d);
   LSE.values.resize(cells.size());
   LSE.row_tolerance.resize(cells.size());

@@ -11,6 +11,7 @@
 // is held too, to 1.1 times that of the plain attention: weights that are rounded twice have 1.4 times. It may be more the fewer rows
 // there are, and the more of its error a few rows make, as under a mask the first ones, which see few keys. Where the plain attention
 // is exact with one of those maxima, the others' errors are those of a few weights, and their mean is luck: then it says nothing.
+// Weights of a byte may have twice: they have three bits, below 2^-6 fewer, and where they lie in that range a kernel chooses.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -52,6 +53,7 @@ struct Reference {
     std::vector<double> row_tolerance = {};
     int64_t group = 1;  // units that share inputs, and with them an input set
     size_t sets = 1;    // a group belongs to one of them in turn
+    double rms_factor = 1.1;
 
     size_t set_of_unit(int64_t unit) const { return static_cast<size_t>(unit / group) % sets; }
     size_t set_of(size_t i) const { return set_of_unit(cells[i].unit); }
@@ -68,7 +70,7 @@ struct Reference {
       // Rows with a large share have fewer weights, too: what such rows add counts three times.
       const double alike = 1 / std::sqrt(static_cast<double>(rows_of_set));
       const double luck = std::max(alike, alike + 3 * (baseline[set].luck - alike));
-      return (1.1 + luck) * baseline[set].rms + 1e-6;
+      return (rms_factor + luck) * baseline[set].rms + 1e-6;
     }
   };
 

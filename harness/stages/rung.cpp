@@ -360,7 +360,8 @@ told::Registration::Registration(const told::Rung& rung, Build build) {
                               .few_tiles = variant.few_tiles,
                               .several = variant.several,
                               .same_bits = variant.same_bits,
-                              .largest_score = largest_score_of(variant)});
+                              .largest_score = largest_score_of(variant),
+                              .keys_of_one_sign = variant.keys_of_one_sign});
   }
   ladder::Registration(std::move(added));
 }

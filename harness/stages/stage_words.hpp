@@ -336,6 +336,8 @@ struct Variant {
   bool same_bits = false;  // of two runs, to the last, though blocks add to the same sums
   // Of a score on either side of zero, in log2 units (score * log2(e)); 0: as large as f32 has them. 05_exp2f says why there is an end.
   float largest_score = 0;
+  // Keys whose values have one sign that it adds up rightly; 0: any number. f01_e4m3 says why there is an end.
+  int keys_of_one_sign = 0;
 };
 
 struct Rung {

@@ -54,6 +54,9 @@ void print_kernel(std::FILE* out, const Rung& rung, const Variant& variant, cons
                     fmt::format("up to 2^{:.4g} (score * log2(e)); {} says why", std::log2(largest),
                                 chapter_of_largest_score(variant)));
   }
+  if (variant.keys_of_one_sign > 0)
+    print_paragraph(out, "Sums",
+                    fmt::format("of up to {} values of one sign; f01_e4m3 says why", variant.keys_of_one_sign));
   print_paragraph(out, "Needs", fmt::format("{} ({})", gpus_of(rung), rung.needs));
   for (const ResourceBound& bound : rung.resources) {
     print_paragraph(out, &bound == rung.resources.data() ? "Resources" : "",

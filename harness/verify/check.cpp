@@ -219,10 +219,11 @@ void judge_against_baseline(CheckResult& result, const Problem& problem, size_t 
             : fmt::format("{:.6g} at {}, where the inputs' NaN and infinities make {:.6g} of the formula", worst.got,
                           place, worst.expected));
   } else if (!worst.rms_within() && !std::isnan(worst.rms)) {
-    result.fail(FailureKind::wrong_result, fmt::format("root mean square error {:.3e} above {:.3e}, 1.1 times that of "
-                                                       "the plain formula in this type: everywhere a "
-                                                       "little too wrong, as if something were rounded once too often",
-                                                       worst.rms, worst.rms_tolerance));
+    result.fail(FailureKind::wrong_result,
+                fmt::format("root mean square error {:.3e} above {:.3e}, {:.2g} times that of "
+                            "the plain formula in this type: everywhere a "
+                            "little too wrong, as if something were rounded once too often",
+                            worst.rms, worst.rms_tolerance, answer.rms_factor));
   }
 }
 

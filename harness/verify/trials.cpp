@@ -1057,6 +1057,17 @@ const Row ROWS[] = {
 };
 // clang-format on
 
+// Of more keys than the variant adds up rightly, none whose values have one sign for long.
+void spare_long_sums(const Variant& variant, std::vector<Trial>& trials) {
+  constexpr InputKind OF_ONE_SIGN[] = {InputKind::near_ties, InputKind::rising_weights, InputKind::one_sign};
+  for (Trial& trial : trials) {
+    if (trial.shape.keys() <= variant.keys_of_one_sign) continue;
+    for (InputKind& kind : trial.kinds) {
+      if (std::ranges::find(OF_ONE_SIGN, kind) != std::end(OF_ONE_SIGN)) kind = InputKind::normal;
+    }
+  }
+}
+
 // visit(row, its trials, or some of them), of all but the quick ones.
 template <class Visit>
 void for_each_row(const Variant& variant, const Shape& shape, const TrialChoice& choice, const Visit& visit) {
@@ -1108,6 +1119,7 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
 
   for_each_row(variant, shape, choice,
                [&](const Row&, std::vector<Trial> of_row) { std::ranges::move(of_row, std::back_inserter(trials)); });
+  if (variant.keys_of_one_sign > 0 && !choice.any_scores) spare_long_sums(variant, trials);
   return trials;
 }
 
