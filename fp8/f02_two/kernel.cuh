@@ -21,10 +21,10 @@ constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM;  // of Q and K: one panel, the most that the engine swizzles; V has 128 keys in one
 constexpr int SLICE = 32;            // bytes of a row, and elements, that one instruction multiplies
 
-// e4m3 ends at 448, and loses bits below 2^-6. A row's largest score weighs 2^3 when the row looks for it, so that 32
-// such weights, a lane's share of a tile, add up to less; and those 9 powers of two below lose nothing.
-constexpr float WEIGHT_OF_MAX = 3, RESCALE_ABOVE = 0.8f;  // log2 units; 32 * 2^3.8 is 446
-constexpr float SUM_LIMIT = 448;                          // of a lane's weights of a row and tile
+// e4m3 ends at 448, and loses bits below 2^-6. A row's largest score weighs 2^3.75 when the row looks for it, so that
+// 32 such weights, a lane's share of a tile, add up to less; and those 9.75 powers of two below lose nothing.
+constexpr float WEIGHT_OF_MAX = 3.75f, RESCALE_ABOVE = 0.05f;  // log2 units; 32 * 2^3.8 is 446
+constexpr float SUM_LIMIT = 448;                               // of a lane's weights of a row and tile
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes. O, of 16
 // bits, has a place of its own.

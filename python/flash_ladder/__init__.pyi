@@ -15,21 +15,21 @@ def attention(
     q: _Array, k: _Array, v: _Array, *, causal: bool = ..., scale: Optional[float] = ..., window: _Window = ...,
     softcap: float = ..., alibi_slopes: Any = ..., sink: Any = ..., mask_intervals: Optional[Tuple[Any, Any]] = ..., block_mask: Any = ..., return_lse: Literal[False] = ...,
     out: Optional[_Array] = ..., rung: Optional[str] = ..., deterministic: bool = ...,
-    k_descale: Any = ..., v_descale: Any = ...,
+    q_descale: Any = ..., k_descale: Any = ..., v_descale: Any = ...,
 ) -> _Array: ...  # fmt: skip
 @overload
 def attention(
     q: _Array, k: _Array, v: _Array, *, causal: bool = ..., scale: Optional[float] = ..., window: _Window = ...,
     softcap: float = ..., alibi_slopes: Any = ..., sink: Any = ..., mask_intervals: Optional[Tuple[Any, Any]] = ..., block_mask: Any = ..., return_lse: Literal[True],
     out: Optional[_Array] = ..., rung: Optional[str] = ..., deterministic: bool = ...,
-    k_descale: Any = ..., v_descale: Any = ...,
+    q_descale: Any = ..., k_descale: Any = ..., v_descale: Any = ...,
 ) -> Tuple[_Array, Any]: ...  # fmt: skip
 @overload
 def attention(
     q: _Array, k: _Array, v: _Array, *, causal: bool = ..., scale: Optional[float] = ..., window: _Window = ...,
     softcap: float = ..., alibi_slopes: Any = ..., sink: Any = ..., mask_intervals: Optional[Tuple[Any, Any]] = ..., block_mask: Any = ..., return_lse: bool, out: Optional[_Array] = ...,
     rung: Optional[str] = ..., deterministic: bool = ...,
-    k_descale: Any = ..., v_descale: Any = ...,
+    q_descale: Any = ..., k_descale: Any = ..., v_descale: Any = ...,
 ) -> Union[_Array, Tuple[_Array, Any]]: ...  # fmt: skip
 
 def block_lists(block_mask: Any, q: Any, k: Any, *, causal: bool = ...) -> Any: ...

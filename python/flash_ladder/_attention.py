@@ -24,7 +24,8 @@ BYTES = {"float8_e4m3fn": "e4m3", "int8": "s8", "uint8": "s4"}
 
 def attention(
     q, k, v, *, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None,
-    mask_intervals=None, block_mask=None, return_lse=False, out=None, rung=None, deterministic=False, k_descale=None, v_descale=None,
+    mask_intervals=None, block_mask=None, return_lse=False, out=None, rung=None, deterministic=False, q_descale=None, k_descale=None,
+    v_descale=None,
 ):  # fmt: skip
     """softmax(q k^T * scale) v, by a kernel of the ladder.
 
@@ -53,6 +54,8 @@ def attention(
         rung: The kernel's name, "02_swizzle" or "02"; otherwise, of all that take the problem, of those with the newest
             instructions the last.
         deterministic: Gradients have the same bits in each run, as results always have.
+        q_descale: Of queries in float8_e4m3fn, beside keys and values of the same type, float32 [batch, heads], none below 0: what they are
+            multiplied by. quantize_kv(q, q) makes both. The result is bfloat16, or of out's type, float16.
         k_descale: Of keys in float8_e4m3fn or int8, float32 [batch, kv_heads], none below 0: what they are multiplied by. quantize_kv makes
             both. Or of keys in four bits, two to a byte of uint8, [batch, n_k, kv_heads]. Such keys and values have no gradients.
         v_descale: Of values, as k_descale; both or none.
@@ -69,6 +72,10 @@ def attention(
     intervals = None if mask_intervals is None else _intervals(mask_intervals)
     if block_mask is not None:
         intervals, causal = _lists(block_mask, q, k, causal, mask_intervals), False
+    if q_descale is not None:
+        from ._bytes import attend
+
+        return attend(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, intervals, (q_descale, k_descale, v_descale))
     if k_descale is not None or v_descale is not None:
         from ._cache import attend_bytes
 
@@ -147,6 +154,29 @@ class Cache(NamedTuple):
     @staticmethod
     def kind_of(block_table, new: tuple) -> tuple:
         return Cache, block_table is None, new == ()
+
+
+class Descales(NamedTuple):
+    """Of queries, keys and values that are all bytes: float32 [batch, heads], [batch, kv_heads] twice. It stands where Packed does."""
+
+    q_descale: Any
+    k_descale: Any
+    v_descale: Any
+    result: str  # the type of the result
+
+    @property
+    def tensors(self) -> dict[str, Any]:
+        return dict(zip(("Q_scales", "K_scales", "V_scales"), self))
+
+    @property
+    def given(self) -> tuple:
+        return self[:3]
+
+    @property
+    def kind(self) -> tuple:
+        return Descales, self.result
+
+    appended = ()
 
 
 class MaskIntervals(NamedTuple):
@@ -334,7 +364,7 @@ class _Told:
         for name, values in (("slopes", call.slopes), ("sinks", call.sinks)):
             if values is not None:
                 self.whole(name, values)
-        for beside in (call.packed, call.cache, call.intervals, call.blocks):
+        for beside in (call.packed, call.cache, call.descales, call.intervals, call.blocks):
             for name, values in beside.tensors.items() if beside else ():
                 if name == "lists":
                     self.lists(values)
@@ -429,7 +459,9 @@ def why(
             options["packed"] = _lists(block_mask, named["q"], named["k"], options.pop("causal", False), intervals)
         q = problem[0] if problem else options.get("q")
         scales = tuple(options.pop(name, None) for name in ("k_descale", "v_descale"))
-        if not all(each is None for each in scales):
+        if (of_q := options.pop("q_descale", None)) is not None:
+            options["packed"] = Descales(of_q, *scales, "bfloat16")
+        elif not all(each is None for each in scales):
             from ._cache import full_cache
 
             options["packed"] = full_cache(library_of(q), q, problem[1] if len(problem) > 1 else options["k"], scales)
@@ -470,7 +502,8 @@ class Call:
         self.intervals = packed if isinstance(packed, MaskIntervals) else None
         self.blocks = packed if isinstance(packed, BlockLists) else None
         self.cache = packed if isinstance(packed, Cache) else None
-        packed = None if self.intervals or self.blocks or self.cache else packed
+        self.descales = packed if isinstance(packed, Descales) else None
+        packed = None if self.intervals or self.blocks or self.cache or self.descales else packed
         for name, array in (("k", k), ("v", v)):
             self._refuse_another_kind(arrays, name, array, q)
         for name, array in (("q", q), ("k", k), ("v", v)):
@@ -514,10 +547,17 @@ class Call:
             if keys not in BYTES.values():
                 raise TypeError(f"k is {k.dtype}; with scales it is one of {', '.join(BYTES)}.")
             self.element = f"types={self.element},{keys},{self.element}"
+        if self.descales:
+            if self.element != "e4m3":
+                raise TypeError(f"q is {q.dtype}; with q_descale it is float8_e4m3fn, as k and v.")
+            self.element = f"types=e4m3,e4m3,{ELEMENTS[self.descales.result]}"
         self.device = self._device_of(("q", q), ("k", k), ("v", v))
         self.lse_shape, self.rows = (self.batch, self.heads, self.n_q), (0, 0)
         if self.cache:
             self._check_cache()
+        for name, values in zip(Descales._fields, self.descales[:3] if self.descales else ()):
+            of = "heads" if name == "q_descale" else "kv_heads"
+            self._check_scales(name, values, (self.batch, getattr(self, of)), f"[batch, {of}]")
         if packed:
             self.rows = _rounded_up(self.n_q), _rounded_up(self.n_k)
             self.lse_shape = (self.heads, self.n_q)
@@ -585,16 +625,19 @@ class Call:
                 raise ValueError(f"{of} has {rows} rows, which is more than {batch} sequences of max_seqlen_{of}={longest}.")
         return batch, min(int(longest_q), self.n_q), min(int(longest_k), self.n_k)  # of so many rows none has more
 
+    def _check_scales(self, name: str, values, wanted: tuple[int, ...], form: str) -> None:
+        self._refuse_another_kind(self.arrays, name, values, self.q)
+        if str(values.dtype).rpartition(".")[2] != "float32":
+            raise TypeError(f"{name} is {values.dtype}; the kernel reads float32.")
+        if tuple(values.shape) != wanted:
+            raise ValueError(f"{name} has the shape {list(values.shape)}; it must be {form}, here {list(map(int, wanted))}.")
+        self._device_of(("q", self.q), (name, values))
+
     def _check_cache(self) -> None:
         shapes = {"cache_seqlens": "[batch]", "block_table": "[batch, most pages of a sequence]"}
         for name, values in zip(("k_descale", "v_descale"), self.cache.scales):
-            self._refuse_another_kind(self.arrays, name, values, self.q)
-            if str(values.dtype).rpartition(".")[2] != "float32":
-                raise TypeError(f"{name} is {values.dtype}; the kernel reads float32.")
-            wanted, form = (tuple(self.k.shape[:3]), "as the cache is, without d") if self.of_a_byte == 2 else ((self.batch, self.kv_heads), "[batch, kv_heads]")
-            if tuple(values.shape) != wanted:
-                raise ValueError(f"{name} has the shape {list(values.shape)}; it must be {form}, here {list(map(int, wanted))}.")
-            self._device_of(("q", self.q), (name, values))
+            form = "as the cache is, without d" if self.of_a_byte == 2 else "[batch, kv_heads]"
+            self._check_scales(name, values, tuple(self.k.shape[:3]) if self.of_a_byte == 2 else (self.batch, self.kv_heads), form)
         scales = self.cache.scales
         if scales and any(a != b for a, b, n in zip(*map(self.arrays.strides, scales), scales[0].shape) if n > 1):
             raise ValueError("k_descale and v_descale have other strides; the kernel reads them alike.\n  Copies in one piece have the same")
@@ -660,7 +703,7 @@ class Call:
         self._refuse_another_kind(arrays, "out", out, q)
         if tuple(out.shape) != self.shape:
             raise ValueError(f"out has the shape {list(out.shape)}; it must be as q's, {list(self.shape)}.")
-        if out.dtype != q.dtype:
+        if out.dtype != q.dtype and not self.descales:
             raise TypeError(f"out is {out.dtype}, and q {q.dtype}; they must be the same.")
         self._device_of(("q", q), ("out", out))
         if not arrays.is_writeable(out):
@@ -710,11 +753,12 @@ class Call:
     def run(self, rung, with_lse: bool, out):
         """The result, LSE if it is wanted, and how another call of this kind is made, if no copy was needed."""
         arrays, q = self.arrays, self.q
-        result = arrays.empty(self.shape, q) if out is None else out
+        of_result = self.descales.result if self.descales else None  # or q's
+        result = arrays.empty(self.shape, q, of_result) if out is None else out
         lse = arrays.empty(self.lse_shape, q, "float32") if with_lse else None
         if self.needs_no_kernel:
             _named(rung)
-            arrays.copy(result, arrays.full(self.shape, 0, q))
+            arrays.copy(result, arrays.full(self.shape, 0, q, of_result))
             if with_lse:
                 arrays.copy(lse, self.lse_without_keys())
             return result, lse, None
@@ -722,7 +766,7 @@ class Call:
         inputs = [self._usable(each, plan) for each in (q, self.k, self.v)]  # on a GPU a copy's memory is of this stream
         o = wanted = result[None] if self.packed else result
         if self._strides(o, plan) is None:
-            o = arrays.empty(tuple(q.shape), q) if plan.strides else self._by_head(q)
+            o = arrays.empty(tuple(q.shape), q, of_result) if plan.strides else self._by_head(q)
         told = _Told(self, plan)
         for name, tensor in zip("QKVO", (*inputs, o)):
             told.rows(name, tensor, written=name == "O")

@@ -73,7 +73,7 @@ _in_python.flash_ladder_function_of.restype = ctypes.py_object
 _TENSOR = struct.Struct("@Pqqqqi4x")
 _names = {name: ctypes.create_string_buffer(name.encode()) for name in
           ("Q", "K", "V", "O", "LSE", "slopes", "sinks", "cu_seqlens_q", "cu_seqlens_k", "first", "end", "lists", "counts", "order", "stencils",
-           "cache_seqlens", "block_table", "K_scales", "V_scales", "k", "v", "k_scales", "v_scales", "lengths", "dO", "dQ", "dK", "dV", "dsinks", "workspace", "other O", "other LSE")}  # fmt: skip
+           "cache_seqlens", "block_table", "Q_scales", "K_scales", "V_scales", "k", "v", "k_scales", "v_scales", "lengths", "dO", "dQ", "dK", "dV", "dsinks", "workspace", "other O", "other LSE")}  # fmt: skip
 _addresses = {name: ctypes.addressof(text) for name, text in _names.items()}
 _POINTERS = [struct.Struct(f"@{count}P") for count in range(len(_names) + 1)]
 

@@ -43,6 +43,19 @@ def attend_cache(q, k_cache, v_cache, causal, scale, window, softcap, alibi_slop
     return _run(q, k_cache, v_cache, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, cache)
 
 
+def attend_bytes(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, descales):
+    """Queries, keys and values of a byte: as over a cache nothing but the call itself sees it."""
+    from ._bytes import run
+
+    given = (q, k, v, alibi_slopes, sink, out, *descales.given)
+    if _is_grad_enabled() and wants_gradients(*given):
+        raise NotImplementedError("Queries, keys and values of a byte have no gradients." + WITHOUT)
+    refuse_around_a_cache(*given)
+    if not _said_it_is_slow:
+        _say_that_it_is_slow(q)
+    return run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, out, rung, descales)
+
+
 def refuse_around_a_cache(*tensors) -> None:
     if _is_grad_enabled() and wants_gradients(*tensors):
         raise NotImplementedError("A cache has no gradients." + WITHOUT)
