@@ -479,7 +479,7 @@ def product(text: str) -> int:
 
 
 def number(text: str, names: dict[str, int]) -> int:
-    """The same with names of numbers; // rounds down, and / must not have to. With names, min(a, b) too."""
+    """The same with names of numbers; // rounds down, and / must not have to. With names, min(a, b) and powers too."""
     def value(node: ast.AST) -> int:
         match node:
             case ast.Expression(body):
@@ -496,6 +496,8 @@ def number(text: str, names: dict[str, int]) -> int:
                 return value(left) - value(right)
             case ast.BinOp(left, ast.Mult(), right):
                 return value(left) * value(right)
+            case ast.BinOp(left, ast.Pow(), right) if names and 0 <= value(right) < 64:
+                return value(left) ** value(right)
             case ast.BinOp(left, ast.FloorDiv(), right) if names and (divisor := value(right)):
                 return value(left) // divisor
             case ast.BinOp(left, ast.Div() | ast.FloorDiv(), right) if (divisor := value(right)) and value(left) % divisor == 0:

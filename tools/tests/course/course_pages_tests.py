@@ -66,8 +66,7 @@ class Plans(unittest.TestCase):
         said = " ".join((course.COURSE / "answers.md").read_text(encoding="utf-8").split())
         bugs = {len(each.data["bug"]) for each in KNOWN.values() if each.kind == "hunt"}
         shapes = [len(each.data["shapes"]) for each in KNOWN.values() if each.kind == "predict"]
-        self.assertEqual(bugs, {3})
-        self.assertIn(f"one of 3 bugs in a hunt, and one of {min(shapes)} to {max(shapes)} shapes", said)
+        self.assertIn(f"one of {min(bugs)} to {max(bugs)} bugs in a hunt, and one of {min(shapes)} to {max(shapes)} shapes", said)
 
     def test_what_a_task_says_to_read_has_been_read(self) -> None:
         chapters = {f"{rung.directory}/README.md": rung.name for rung in rungs.known()}
