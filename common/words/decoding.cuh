@@ -1058,9 +1058,8 @@ __device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>&
 template <class C, bool IN_PAGES, class EndOf, class Leave>
 __device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>& list, const Tile& here, int begin,
                                             int end, const EndOf& end_of, const Leave& leave LADDER_SITE_PARAMETER) {
-  attend_list<C, IN_PAGES>(p, list, here, begin, end, end_of, leave, [&](const Tile&, const Rows&) {
-    return Scores{p.softmax_scale};
-  } LADDER_SITE);
+  attend_list<C, IN_PAGES>(p, list, here, begin, end, end_of, leave,
+                           [&](const Tile&, const Rows&) { return Scores{p.softmax_scale}; } LADDER_SITE);
 }
 
 // ---- shares of a length of their own --------------------------------------------------------------------------------
