@@ -47,9 +47,8 @@ struct ModelScores {
   }
 };
 
-// d16_functions. A row's sink is one more score, of a key whose V is 0; or of
-// none, if it is -infinity.
-__device__ __forceinline__ void add_sink(float sink, float (&O)[4], Joined& found) {
+// d16_functions, as add_sink. A row's sink is one more score, of a key whose V is 0; or of none, if it is -infinity.
+__device__ __forceinline__ void join_sink(float sink, float (&O)[4], Joined& found) {
   const Factors by = found.add(fmaxf(sink * LOG2E, forward::NO_KEY), sink != -INFINITY);
   for (float& each : O) each *= by.mine;
 }

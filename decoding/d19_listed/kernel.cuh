@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CacheSc
                          decoding::Joined found LADDER_SITE_PARAMETER) {
     const int head = rows.head(row);
     if (p.sinks != nullptr && from == tile.first)
-      decoding::add_sink(ld_global_f32(p.sinks + head LADDER_SITE), O, found);
+      decoding::join_sink(ld_global_f32(p.sinks + head LADDER_SITE), O, found);
     if (from == tile.first && to == tile.last) {
       decoding::store_row<typename C::Element>(p, tile.sequence, head, rows.query(row), O, found LADDER_SITE);
     } else {
