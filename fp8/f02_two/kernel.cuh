@@ -7,19 +7,19 @@
 //          The workspace: V with keys as columns, [batch, kv_heads, 128, n_k rounded up to 128] e4m3.
 #pragma once
 #include "common/gpu.cuh"
-#include "common/words/forward.cuh"
+#include "common/words/bytes.cuh"
 
 namespace {
 
+// f01_e4m3 spells these out.
+using bytes::HEAD_DIM, bytes::padded, bytes::ROW_BYTES, bytes::Scales, bytes::turn_V;
 // 44_told spells these out, 43_window the softmax, 45_varlen what starts a kernel.
 using forward::blocks_for, forward::Causal, forward::CONSUMER_REGISTERS, forward::end_together, forward::finish_rows;
 using forward::hide_unseen, forward::let_pass, forward::LOG2E, forward::NO_KEY, forward::NoMask;
 using forward::PRODUCER_REGISTERS, forward::Queries, forward::rows_map, forward::Schedule, forward::Tail;
 using forward::Window, forward::Work;
 
-constexpr int HEAD_DIM = 128;
-constexpr int ROW_BYTES = HEAD_DIM;  // of Q and K: one panel, the most that the engine swizzles; V has 128 keys in one
-constexpr int SLICE = 32;            // bytes of a row, and elements, that one instruction multiplies
+constexpr int SLICE = 32;  // bytes of a row, and elements, that one instruction multiplies
 
 // e4m3 ends at 448, and loses bits below 2^-6. A row's largest score weighs 2^3.75 when the row looks for it, so that
 // 32 such weights, a lane's share of a tile, add up to less; and those 9.75 powers of two below lose nothing.
@@ -41,66 +41,6 @@ using Smem = forward::Smem<C, ROW_BYTES, 2, C::O_BYTES>;
 
 // What the thread that copies tells of a tile of queries, beside its head: f32.
 enum { SCALE_LOG2 = Work::BESIDES, V_SCALE };
-
-// A head's scales. That of scores times softmax_scale is not 0: hidden ones, -infinity, would be NaN.
-struct Scales {
-  float of_scores, of_V;
-  __device__ __forceinline__ Scales(const ByteInputParams& p, int of_all) {
-    const int sequence = of_all / p.heads, head = of_all % p.heads, kv_head = head / (p.heads / p.kv_heads);
-    const auto scale = [&](const ByteInputParams::Scales& scales, int head) {
-      return ld_global_f32(scales.of + sequence * scales.batch + head * scales.head);
-    };
-    const float product = p.softmax_scale * scale(p.Q_scales, head) * scale(p.K_scales, kv_head);
-    of_scores = product == 0 ? 0x1p-80f : product;
-    of_V = scale(p.V_scales, kv_head);
-  }
-};
-
-// ---- V with keys as columns ----------------------------------------------------------------------------------------
-
-// A product of bytes sums along rows, of both factors: so V's columns must be rows.
-template <class C>
-__host__ __device__ __forceinline__ int64_t padded(int n_k) {
-  return (int64_t{n_k} + C::BC - 1) / C::BC * C::BC;
-}
-
-// TURN  A warp takes 32 keys of a head, a lane four columns of them, and writes those as four rows; behind the last key
-//       zeros. The order of keys is that of P's registers. A lane has of the scores of 16 keys numbers 2c, 2c + 1, 8 +
-//       2c and 9 + 2c (two FragmentC), and a register of A holds four elements that stand side by side: so they do.
-template <class C>
-__global__ void __launch_bounds__(128) turn_V(ByteInputParams p) {
-  const int warp = threadIdx.x / 32, column = threadIdx.x % 32 * 4, tiles = int(padded<C>(p.n_k) / C::BC);
-  const int head = blockIdx.x / tiles, first_key = blockIdx.x % tiles * C::BC + warp * 32;
-  const uint8_t* const V = static_cast<const uint8_t*>(p.V) + head / p.kv_heads * p.V_strides.batch +
-                           head % p.kv_heads * p.V_strides.head + column;
-  uint32_t four[32];  // columns of each key
-#pragma unroll
-  for (int i = 0; i < 32; ++i) {
-    const int key = first_key + i;
-    four[i] = key < p.n_k && column < p.d ? ld_global_b32(V + key * p.V_strides.row) : 0;
-  }
-  uint32_t rows[4][8];  // [column][four keys]
-#pragma unroll
-  for (int of_16 = 0; of_16 < 32; of_16 += 16) {
-    for (int c = 0; c < 4; ++c) {
-      const uint32_t *const low = &four[of_16 + 2 * c], *const high = low + 8;
-      for (int half = 0; half < 2; ++half) {  // columns 0 and 1, or 2 and 3: of two keys each
-        const uint32_t pairs = half == 0 ? 0x5140 : 0x7362;
-        const uint32_t two = prmt_b32(low[0], low[1], pairs), others = prmt_b32(high[0], high[1], pairs);
-        rows[2 * half][of_16 / 4 + c] = prmt_b32(two, others, 0x5410);
-        rows[2 * half + 1][of_16 / 4 + c] = prmt_b32(two, others, 0x7632);
-      }
-    }
-  }
-  uint8_t* const turned = static_cast<uint8_t*>(p.workspace) + (int64_t{head} * HEAD_DIM + column) * padded<C>(p.n_k);
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    for (int of_16 = 0; of_16 < 2; ++of_16) {
-      const uint32_t* const row = &rows[i][of_16 * 4];
-      st_global_v4(turned + i * padded<C>(p.n_k) + first_key + of_16 * 16, {row[0], row[1], row[2], row[3]});
-    }
-  }
-}
 
 // ---- softmax -------------------------------------------------------------------------------------------------------
 
@@ -181,33 +121,6 @@ struct Softmax {
 };
 
 // ---- the kernel ----------------------------------------------------------------------------------------------------
-
-// LOAD  A tile of queries, and the tiles of keys that its pair sees. A block brings its rows of a tile of K or V to
-//       both; the other brings its own here. Alone it brings all of them. One thread's.
-template <class C>
-__device__ __forceinline__ void load(const ByteInputParams& p, const Smem<C>& smem, const Queries& queries,
-                                     const TensorMap& Q_map, const TensorMap& K_map, const TensorMap& V_map) {
-  constexpr int BLOCKS = C::BLOCKS, PART = 128 / BLOCKS;
-  const int head = queries.head % p.heads, kv_head = head / (p.heads / p.kv_heads), sequence = queries.head / p.heads;
-  smem.Q.expect(queries.round);
-  cp_async_bulk_tensor_4d(smem.Q.tiles + smem.Q.at(queries.round), Q_map, 0, queries.q_tile * C::BR, head, sequence,
-                          smem.Q.full_of(queries.round));
-  const int part = cluster_rank() * PART, last = queries.first + queries.kv_tiles - 1;
-  for (int tile = queries.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
-    if (tile <= last) {
-      smem.K.claim(tile);
-      cp_async_bulk_tensor_4d_multicast(smem.K.tiles + smem.K.at(tile) + part * ROW_BYTES, K_map, 0,
-                                        queries.in_K(tile) * C::BC + part, kv_head, sequence, smem.K.full_of(tile),
-                                        (1 << BLOCKS) - 1);
-    }
-    if (tile > queries.first) {
-      smem.V.claim(tile - 1);
-      cp_async_bulk_tensor_4d_multicast(smem.V.tiles + smem.V.at(tile - 1) + part * ROW_BYTES, V_map,
-                                        queries.in_K(tile - 1) * C::BC, part, kv_head, sequence,
-                                        smem.V.full_of(tile - 1), (1 << BLOCKS) - 1);
-    }
-  }
-}
 
 // What a warpgroup does: QK of each tile of keys that its 64 queries see beside PV of the one before.
 template <class C, class Mask>
@@ -376,6 +289,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   if (threadIdx.x == 0) smem.init();
   cluster_sync();  // safe to use the barriers, those of the other block, too
 
+  // LOAD  A block brings its rows of a tile of K or V to both; the other brings its own here.
   if (threadIdx.x / 32 >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS<false>>();
     if (threadIdx.x == WARPS * 32) {
@@ -385,7 +299,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
         const Scales scales(p, queries.head);
         walk.tell(queries, smem.told(queries.round), __float_as_int(scales.of_scores * LOG2E),
                   __float_as_int(scales.of_V), 0);
-        load<C>(p, smem, queries, Q_map, K_map, V_map);
+        bytes::load<C>(p, smem, queries, Q_map, K_map, V_map);
       }
       smem.Q.wait_empty(walk.round);
       smem.told(walk.round).tell({walk.first});  // and no more
