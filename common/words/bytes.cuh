@@ -29,8 +29,9 @@ __host__ __device__ __forceinline__ int64_t padded(int n_k) {
 }
 
 // TURN  (f01_e4m3) A warp takes 32 keys of a head, a lane four columns of them, and writes those as four rows; behind
-//       the last key zeros. The order of keys is that of P's registers. A lane has of the scores of 16 keys numbers 2c, 2c + 1, 8 +
-//       2c and 9 + 2c (two FragmentC), and a register of A holds four elements that stand side by side: so they do.
+//       the last key zeros. The order of keys is that of P's registers. A lane has of the scores of 16 keys numbers 2c,
+//       2c + 1, 8 + 2c and 9 + 2c (two FragmentC), and a register of A holds four elements that stand side by side: so
+//       they do.
 template <class C>
 __global__ void __launch_bounds__(128) turn_V(ByteInputParams p) {
   const int warp = threadIdx.x / 32, column = threadIdx.x % 32 * 4, tiles = int(padded<C>(p.n_k) / C::BC);
