@@ -476,14 +476,18 @@ struct Softmax {
   __device__ __forceinline__ float largest(int lane_row) const { return max[lane_row] + above[lane_row]; }
   // Looks at the scores, to which `plus` is added in log2 units.
   __device__ __forceinline__ void look(Scores S, bool is_first, const float (&plus)[2] LADDER_SITE_PARAMETER) {
-    const float score[2] = {lane_max(S, 0), lane_max(S, 1)};
+    float score[2] = {lane_max(S, 0), lane_max(S, 1)};
     float to[2] = {score[0] * scale_log2 + plus[0], score[1] * scale_log2 + plus[1]};
     if (is_first) {
       rescale = true;
-      if (vote_any(limit < 0 || is_huge(to[0]) || is_huge(to[1]) LADDER_SITE)) {
+      // Each lane's own, so the warp is asked while the lanes of a row exchange theirs.
+      const bool huge = limit < 0 || is_huge(to[0]) || is_huge(to[1]);
+      for (float& largest : score) largest = quad_max(largest LADDER_SITE);
+      if (vote_any(huge LADDER_SITE)) {
         begin_huge(S, score, plus LADDER_SITE);
       } else {
-        raise_max(to LADDER_SITE);
+        for (int lane_row = 0; lane_row < 2; ++lane_row)
+          grow(lane_row, fmaxf(score[lane_row] * scale_log2 + plus[lane_row], max[lane_row]));
       }
     } else {
       rescale = vote_any(fmaxf(to[0] - max[0], to[1] - max[1]) > RESCALE_ABOVE LADDER_SITE);
@@ -498,20 +502,23 @@ struct Softmax {
         if (max[lane_row] == NO_KEY) max[lane_row] = 0, above[lane_row] = NO_KEY;
         to[lane_row] = max[lane_row], limit = -1;
       }
-      correction[lane_row] = ex2_approx(max[lane_row] - to[lane_row]);  // 1 where nothing has grown
-      max[lane_row] = to[lane_row];
-      sum[lane_row] *= correction[lane_row];
+      grow(lane_row, to[lane_row]);
     }
   }
-  // The first tile, and some lane's largest `score` is huge, or a sink is. From a huge row's scores the largest is
-  // taken before they are scaled.
+  __device__ __forceinline__ void grow(int lane_row, float to) {
+    correction[lane_row] = ex2_approx(max[lane_row] - to);  // 1 where nothing has grown
+    max[lane_row] = to;
+    sum[lane_row] *= correction[lane_row];
+  }
+  // The first tile, and some lane's largest score is huge, or a sink is; `score` is the row's largest. From a huge row's
+  // scores the largest is taken before they are scaled.
   __device__ __forceinline__ void begin_huge(Scores S, const float (&score)[2],
                                              const float (&plus)[2] LADDER_SITE_PARAMETER) {
     const float inverse = 1 / scale_log2;
     limit = SUM_LIMIT<T>;
     float by[2];
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      const float before = largest(lane_row), to = quad_max(score[lane_row] LADDER_SITE) + plus[lane_row] * inverse;
+      const float before = largest(lane_row), to = score[lane_row] + plus[lane_row] * inverse;
       by[lane_row] = fmaxf(to, before * inverse);
       const float new_max = fmaxf(to * scale_log2, before);
       if (is_huge(new_max)) {
