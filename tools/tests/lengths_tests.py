@@ -9,8 +9,9 @@ from pathlib import Path
 from tools import rungs
 from tools.paths import ROOT
 
-ALL, EACH, MIDDLE, COLUMNS = 14200, 420, 330, 120
+ALL, EACH, MIDDLE, COLUMNS, ROLES = 14200, 420, 330, 120, 30
 FIRST = 40  # up to 38 a kernel is a whole file
+ONE_ROLE = ("50_anycard", "60_stored", "61_recomputed", "62_transposed", "63_onewalk", "77_laneorder", "78_copies", "79_groups")
 
 
 def said_in_parts() -> dict[str, list[str]]:
@@ -39,6 +40,29 @@ def too_wide(name: str, lines: list[str]) -> list[str]:
     return [f"{name}:{n} has {len(line)} columns, more than {COLUMNS}" for n, line in enumerate(lines, 1) if len(line) > COLUMNS]
 
 
+def last_lines(kernel: str) -> int | None:
+    """From where a kernel sends its warps to their roles, how many lines it has; none if all its warps do the same."""
+    found = None
+    for function in re.findall(r"^__global__.*?^}$", kernel, re.M | re.S):
+        lines = function.splitlines()
+        roles = [n for n, line in enumerate(lines) if re.match(r"  (setmaxnreg_|if \(warp(group)? (>=|<|==) )", line)]
+        if roles:
+            found = max(found or 0, len(lines) - roles[0])
+    return found
+
+
+def not_dispatched(kernels: dict[str, list[str]]) -> list[str]:
+    """Kernels that do not end in a dispatch of their roles."""
+    wrong = []
+    for name, lines in kernels.items():
+        found = last_lines("\n".join(lines))
+        if found is None and name not in ONE_ROLE:
+            wrong.append(f"{name} sends no warp to a role: if all do the same, ONE_ROLE says so")
+        elif found is not None and found > ROLES:
+            wrong.append(f"{name} has {found} lines from where it sends warps to their roles, more than {ROLES}: a role is a function above")
+    return wrong
+
+
 def unexplained(words: str, kernels: dict[str, str], page: str) -> list[str]:
     """Functions and structs of a header of common/words/ that kernels say, and do not spell out, and that the page has no word of."""
     defined = sorted(set(re.findall(r"^(?:[\w:]+[ *&]+)+(\w+)\(|^struct (\w+)", words, re.M)))
@@ -56,6 +80,16 @@ def shared_in_head(kernel: str) -> tuple[float, bool] | None:
 class Lengths(unittest.TestCase):
     def test_kernels_are_short(self) -> None:
         self.assertEqual(too_long(said_in_parts()), [])
+
+    def test_kernels_end_in_a_dispatch_of_their_roles(self) -> None:
+        kernels = said_in_parts() | {name: (rung.path / "kernel.cuh").read_text(encoding="utf-8").splitlines()
+                                     for name, rung in rungs.by_name().items() if name.startswith("f0")}
+        self.assertGreater(len(kernels), 50)
+        self.assertEqual(not_dispatched(kernels), [])
+        ends = ["__global__ void k() {", "  if (warp >= WARPS) {", *["    load();"] * 28, "  }", "}"]
+        self.assertEqual(not_dispatched({"70_short": ends[:2] + ends[3:]}), [])
+        self.assertIn("70_long has 31 lines", not_dispatched({"70_long": ends})[0])
+        self.assertIn("70_none sends no warp", not_dispatched({"70_none": ["__global__ void k() {", "}"]})[0])
 
     def test_no_line_is_wide(self) -> None:
         files = [*(rung.path / "kernel.cuh" for rung in rungs.by_name().values()), *sorted(Path(ROOT, "common", "words").glob("*.cuh")),
