@@ -17,14 +17,6 @@ namespace {
 
 using namespace backward::models;
 
-// As ScoreParams has them: a softcap unless it is 0, slopes and sinks unless they are null. Each sequence has its own
-// gradient of a sink.
-struct ScoreGradientParams : ModelGradientParams {
-  float softcap;
-  const float *alibi_slopes, *sinks;  // [heads]
-  float* dsinks;                      // [batch, heads]
-};
-
 template <class T, int D, int BR, int BC, int WARPS, int STAGES>
 struct Config : Walk<T, D, BR, BC, WARPS, STAGES> {
   static_assert(BR * D == 64 * 128, "of dQ a warpgroup has 64 queries by 64 columns");
