@@ -52,11 +52,11 @@ __device__ __forceinline__ Joined join_warps_at_once(float (&O)[4], const PartOf
 }
 
 // d10_along. All that a block does in the list, share by share, with a share's Q copied beside its first keys. Whose
-// rows a tile of the list has, rows_of(its item) says, and kv_head_of(its item) of which head of keys. For each of a
-// share's rows and by one warp, leave(tile, number of the share, from which step, to which, rows, row, O, found).
+// rows a tile of the list has, rows_of_tile(its item) says, and kv_head_of(its item) of which head of keys. For each of
+// a share's rows and by one warp, leave(tile, number of the share, from which step, to which, rows, row, O, found).
 template <class C, bool IN_PAGES, class RowsOf, class HeadOf, class Leave>
 __device__ __forceinline__ void attend_along(const CacheParams& p, const List<C>& list, const ListPart& part,
-                                             const RowsOf& rows_of, const HeadOf& kv_head_of,
+                                             const RowsOf& rows_of_tile, const HeadOf& kv_head_of,
                                              const Leave& leave LADDER_SITE_PARAMETER) {
   using T = typename C::Element;
   using Keys = KeysOfCache<IN_PAGES>;
@@ -89,10 +89,10 @@ __device__ __forceinline__ void attend_along(const CacheParams& p, const List<C>
       load_tile<C>(smem_K + C::TILE_BYTES, lane_source<T>(p.V, p.V_strides, keys, ahead.sequence, kv_head), p.V_strides,
                    keys, first_key, p.d LADDER_SITE);
       if (asked == asked_up_to) {
-        copy_Q<C>(p, rows_of(ahead.item), ahead.sequence, smem_Q(share_asked++) LADDER_SITE);
+        copy_Q<C>(p, rows_of_tile(ahead.item), ahead.sequence, smem_Q(share_asked++) LADDER_SITE);
         asked_up_to = end_of_share(ahead, asked);
       }
-      if (++asked == ahead.last && asked < end) ahead = ahead.next(list LADDER_SITE), keys = keys_in(ahead);
+      if (++asked == ahead.end && asked < end) ahead = ahead.next(list LADDER_SITE), keys = keys_in(ahead);
       keys.look_up(ahead.template key<C>(asked));
     }
     cp_async_commit(LADDER_SITE_ALONE);
@@ -101,11 +101,11 @@ __device__ __forceinline__ void attend_along(const CacheParams& p, const List<C>
   for (int stage = 0; stage < STAGES - 1; ++stage) load();
 
   WarpRows<C> mine;
-  int number = (begin - here.first) / length_of_shares(here.last - here.first);  // of a share of its tile
+  int number = (begin - here.first) / length_of_shares(here.end - here.first);  // of a share of its tile
   for (int step = begin, share = 0; step < end; ++share) {
     cp_async_wait<STAGES - 2>(LADDER_SITE_ALONE);
     __syncthreads(LADDER_SITE_ALONE);  // safe to read Q: all have what they copied; safe to overwrite what was found
-    const auto rows = rows_of(here.item);
+    const auto rows = rows_of_tile(here.item);
     const Seen seen(p, p.n_q, here.n_k);
     const Whole whole = Whole::of<C>(rows, seen);
     const int from = step, to = end_of_share(here, step);
@@ -139,7 +139,7 @@ __device__ __forceinline__ void attend_along(const CacheParams& p, const List<C>
       }
     }
     ++number;
-    if (to == here.last && to < end) here = here.next(list LADDER_SITE), number = 0;
+    if (to == here.end && to < end) here = here.next(list LADDER_SITE), number = 0;
   }
 }
 

@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
   if (part.begin == part.end) return;
   const Divisor group(p.heads / p.kv_heads), tiles(list.tiles);
   const auto kv_head_of = [&](int item) { return tiles.of(item); };
-  const auto rows_of = [&](int item) {
+  const auto rows_of_tile = [&](int item) {
     const int kv_head = tiles.of(item);
     return ThriftyRows{group, kv_head * group.by, (item - kv_head * tiles.by) * C::BR, p.n_q * group.by};
   };
@@ -65,14 +65,14 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
   const auto leave = [&](const Tile& tile, int number, int from, int to, const ThriftyRows& rows, int row,
                          const float(&O)[4], const decoding::Joined& found LADDER_SITE_PARAMETER) {
     const int head = rows.head(row), query = rows.query(row);
-    if (from == tile.first && to == tile.last) {
+    if (from == tile.first && to == tile.end) {
       decoding::store_row<typename C::Element>(p, tile.sequence, head, query, O, found LADDER_SITE);
     } else {
       const int64_t at = decoding::row_number(p, tile.sequence, head, query);
       decoding::store_part(Part<HEAD_DIM>(p, number, most, at), O, found LADDER_SITE);
     }
   };
-  decoding::attend_along<C, IN_PAGES>(p, list, part, rows_of, kv_head_of, leave);
+  decoding::attend_along<C, IN_PAGES>(p, list, part, rows_of_tile, kv_head_of, leave);
 }
 
 // LAUNCH  As in d09. The pointers of `p` belong to the device and are multiples of 16 B, as are strides.
