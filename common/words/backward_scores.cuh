@@ -8,7 +8,7 @@ inline namespace LADDER_OF_BUILD {
 
 // What became of a score before the softmax: P = exp(scale * function(Q K^T) - LSE). `distance`: how far a key lies
 // before the query's own, negative behind it. `slope`: the head's of p.alibi_slopes, over scale. Hidden scores, which
-// are -infinity, stay that.
+// are -infinity, stay that (89_chainrule).
 template <bool CAPPED>
 struct Score {
   static constexpr bool CHANGES = true;
@@ -34,7 +34,7 @@ struct Unchanged {
   __device__ __forceinline__ explicit Unchanged(const ScoreGradientParams&) {}
 };
 
-// In units of Q K^T; 0 where there are none, or of no head.
+// In units of Q K^T; 0 where there are none, or of no head (89_chainrule).
 __device__ __forceinline__ float slope_of(const ScoreGradientParams& p, int head LADDER_SITE_PARAMETER) {
   return p.alibi_slopes != nullptr && head < p.heads
              ? ld_global_f32(p.alibi_slopes + head LADDER_SITE) / p.softmax_scale
@@ -46,7 +46,7 @@ __device__ __forceinline__ int rows_of_sequence(const int* cu_seqlens, int seque
 }
 
 // A sink is a key whose value is 0, so its dP is 0, and its dS is P (0 - D): summed over a sequence's queries, always
-// in the same order.   Grid (sequences, heads).
+// in the same order (89_chainrule).   Grid (sequences, heads).
 template <class C>
 __global__ void __launch_bounds__(ROW_THREADS) sink_gradients(ScoreGradientParams p) {
   const int sequence = blockIdx.x, head = blockIdx.y, lane = threadIdx.x % 32;

@@ -71,6 +71,13 @@ def unexplained(words: str, kernels: dict[str, str], page: str) -> list[str]:
                          and not re.search(rf"^(?:[\w:]+[ *&]+)+{name}\(|struct {name}\b|\b{name} = ", text, re.M)])]
 
 
+def of_no_rung(words: str) -> list[str]:
+    """Parts of a header with a comment of their own that names no rung: who spells them out? One without a comment goes on with the part before."""
+    comments = re.findall(r"^((?://.*\n)+)(?:(?:template|  requires).*\n)*(?=(?:struct|__\w+__|inline|constexpr|static|auto|void|int|bool|uint32_t|float)\b)(.*)$", words, re.M)
+    return [f"{code}: its comment names no rung" for comment, code in comments
+            if not re.fullmatch(r"// Grid .*\n", comment) and not re.search(r"\b[df]?\d\d(_\w+)?\b", re.sub(r"[\d.]+ (?:KiB|B)\b", "", comment))]
+
+
 def shared_in_head(kernel: str) -> tuple[float, bool] | None:
     """How many bytes of shared memory the head of a kernel says that it takes, and whether to the byte."""
     said = re.search(r"Shared: +([\d.]+) KiB(?: \([^)]*\))?(?: and (\d+) B)?", re.sub(r"\n// *", " ", kernel.partition("#pragma")[0]))
@@ -120,6 +127,14 @@ class Lengths(unittest.TestCase):
                 self.assertLess(abs(said[0] - rung.variants[0].smem_bytes), 1 if said[1] else 1024, name)
         self.assertGreater(looked, 80)
         self.assertEqual(shared_in_head("// Tile: 64x64.  Shared: 224 KiB and\n//        144 B.\n#pragma once"), (229520, True))
+
+    def test_parts_name_the_rung_that_spells_them_out(self) -> None:
+        for header in sorted(Path(ROOT, "common", "words").glob("*.cuh")):
+            if header.stem not in ("warp", "site"):
+                with self.subTest(header.stem):
+                    self.assertEqual(of_no_rung(header.read_text(encoding="utf-8")), [])
+        self.assertEqual(of_no_rung("// Rows of 16 B.\ntemplate <class T>\nstruct Rows {\n"), ["struct Rows {: its comment names no rung"])
+        self.assertEqual(of_no_rung("// d01_packed. Rows.\nstruct Rows {\n};\ninline int rows() {\n"), [])
 
     def test_the_offender_is_named(self) -> None:
         self.assertIn("41_long has 421 lines", too_long({"41_long": ["x"] * 421, "42_short": ["x"] * 10, "43_short": ["x"]})[0])
