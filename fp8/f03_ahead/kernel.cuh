@@ -21,11 +21,10 @@ using forward::Window, forward::Work;
 
 constexpr int SLICE = 32;  // bytes of a row, and elements, that one instruction multiplies
 
-// e4m3 ends at 448, and loses bits below 2^-6. A row's largest score weighs 2^3.75 to 2^4.75 when the row looks for it,
-// so that 16 such weights, a lane's share of half a tile, add up to less; and those 9.75 powers of two below lose
-// nothing.
-constexpr float WEIGHT_OF_MAX = 4.75f, RESCALE_ABOVE = 0.05f;  // log2 units; 16 * 2^4.8 is 446
-constexpr float SUM_LIMIT = 448;                               // of a lane's weights of a row and half a tile
+// e4m3 ends at 448, and loses bits below 2^-6. A row's largest score weighs 2^4 when the row looks for it, of which e4m3
+// loses nothing; 16 weights, a lane's share of half a tile, may be nearly twice as large until they add up to more.
+constexpr float WEIGHT_OF_MAX = 4, RESCALE_ABOVE = 0.05f;  // log2 units
+constexpr float SUM_LIMIT = 448;                           // of a lane's weights of a row and half a tile
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes. O, of 16
 // bits, has a place of its own.
@@ -65,10 +64,9 @@ struct Half : Mask {
   __device__ __forceinline__ int end_of(int query) const { return Mask::end_of(query) - before; }
 };
 
-// f01_e4m3's, of half a tile at a time. A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2
-// - base). `base` is the same in a row's four lanes, and a whole number. The sum of the weights tells whether it was
-// enough: where it is below 448, so is each of them. If it is not, they are made again, and what the tile's first half
-// has got is shrunk: by a power of two, so that bytes keep their bits.
+// f01_e4m3's, of half a tile at a time. A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2 - base).
+// `base` is the same in a row's four lanes. The sum of the weights tells whether it was enough: where it is below 448,
+// so is each of them. If it is not, they are made again, and what the tile's first half has got already is shrunk.
 template <int BC>
 struct Softmax {
   using Scores = float (&)[BC / 16][4];
@@ -100,8 +98,7 @@ struct Softmax {
   }
   __device__ __forceinline__ void look(Scores S, Weights P, int half, bool is_first LADDER_SITE_PARAMETER) {
     float to[2];
-    for (int lane_row = 0; lane_row < 2; ++lane_row)
-      to[lane_row] = ceilf(lane_max(S, lane_row) * scale_log2 - WEIGHT_OF_MAX);
+    for (int lane_row = 0; lane_row < 2; ++lane_row) to[lane_row] = lane_max(S, lane_row) * scale_log2 - WEIGHT_OF_MAX;
     if (!is_first && !vote_any(fmaxf(to[0] - base[0], to[1] - base[1]) > RESCALE_ABOVE LADDER_SITE)) return;
     for (int lane_row = 0; lane_row < 2; ++lane_row)
       to[lane_row] = fmaxf(quad_max(to[lane_row] LADDER_SITE), base[lane_row]);
@@ -117,8 +114,8 @@ struct Softmax {
         float weight[4];
         for (int i = 0; i < 4; ++i) weight[i] = ex2_approx(S[tile + i / 2][2 * lane_row + i % 2]);
         tile_sum[lane_row] += (weight[0] + weight[1]) + (weight[2] + weight[3]);
-        P[half * SLICES + slice][reg] =
-            pack_e4m3x2(weight[0], weight[1]) | uint32_t{pack_e4m3x2(weight[2], weight[3])} << 16;
+        P[half * SLICES + slice][reg] = pack_e4m3x2(weight[0], weight[1]) | uint32_t{pack_e4m3x2(weight[2], weight[3])}
+                                                                                << 16;
       }
     }
   }
@@ -138,7 +135,7 @@ struct Softmax {
                                               int half LADDER_SITE_PARAMETER) {
     float by[2], to[2];
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      by[lane_row] = fmaxf(ceilf(quad_max(lane_max(S, lane_row) LADDER_SITE) - WEIGHT_OF_MAX), 0.0f);
+      by[lane_row] = fmaxf(quad_max(lane_max(S, lane_row) LADDER_SITE) - WEIGHT_OF_MAX, 0.0f);
       to[lane_row] = base[lane_row] + by[lane_row];
     }
     raise(to, P, half);
@@ -155,9 +152,9 @@ template <class C, class Mask>
 __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& smem, const TensorMap& O_map) {
   constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
   constexpr int QK_N_TILES = BC / 16, QK_K_TILES = HEAD_DIM / SLICE;  // S[64 x BC / 2] = Q[64 x d] K^T[d x BC / 2]
-  constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / SLICE;  // O[64 x d] += P[64 x BC] V[BC x d]
-  constexpr int HALF = PV_N_TILES / 2;                               // of d, at a time
-  constexpr int O_PANEL_COLS = 64;                                   // of O, in 128 B
+  constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / SLICE;   // O[64 x d] += P[64 x BC] V[BC x d]
+  constexpr int HALF = PV_N_TILES / 2;                                // of d, at a time
+  constexpr int O_PANEL_COLS = 64;                                    // of O, in 128 B
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
 
   const uint64_t Q_rows = wgmma_descriptor(smem.Q.tiles + warpgroup * 64 * ROW_BYTES);

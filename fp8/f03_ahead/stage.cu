@@ -10,7 +10,7 @@ ladder::Counts predict(const ladder::Launched& spec) {
   const bool is_window = spec.left >= 0 || spec.right > 0;
   const ladder::Forward walks(spec, C::BR, C::BC, is_window ? 1 : C::BLOCKS, spec.causal && !is_window);
   const uint64_t pairs = walks.tiles * C::WARPS / 4,
-                 first = walks.queries * C::WARPS / 4;  // of each tile of queries the first tile of keys
+                 first = walks.queries * C::WARPS / 4;      // of each tile of queries the first tile of keys
   return {.wgmma = 2 * pairs * (HEAD_DIM + C::BC) / SLICE,  // by slices of d and of keys, and halves of keys and of d
           .wgmma_left_running = 0,
           .yes_votes = ladder::NONE,                        // a first maximum is looked for, and changes nothing
@@ -44,17 +44,19 @@ const ladder::Registration registration({
     .name = "f03_ahead",
     .previous = "f02_two",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other,
-                   "Scores are made and weighed in halves of a tile, each with registers, a mask and a sum of its own."},
+    .more_lines =
+        {ladder::MoreLines::other,
+         "Scores are made and weighed in halves of a tile, each with registers, a mask and a sum of its own."},
     .idea = "QK of the next 64 keys runs while the exponentials of these 64 are made.",
     .limit = "In f02_two a warpgroup has registers for the scores of one tile, so it makes no exponentials while it "
              "waits for QK.",
-    .prediction = "On an NVIDIA H200, in turns, 16 heads, over f02: n = 8192, dense 1.33, causal 1.30, within 10 %; n = "
-                  "1024, batch 128, dense 1.20. A tile of 128 x 128 takes f02 2500 clocks, of which 1056 are "
-                  "exponentials. Both warpgroups then wait for QK, which takes 512 if they ask together. Here each has "
-                  "scores to weigh while its products run. Four times a tile it still waits for a product to end, adds "
-                  "and asks for the next one. So we think of 1800 clocks, and of a clock that is a twentieth slower, "
-                  "since more is done in it. At n = 1024 V is turned and tiles of queries end as often as before.",
+    .prediction =
+        "On an NVIDIA H200, in turns, 16 heads, over f02: n = 8192, dense 1.33, causal 1.30, within 10 %; n = "
+        "1024, batch 128, dense 1.20. A tile of 128 x 128 takes f02 2500 clocks, of which 1056 are "
+        "exponentials. Both warpgroups then wait for QK, which takes 512 if they ask together. Here each has "
+        "scores to weigh while its products run. Four times a tile it still waits for a product to end, adds "
+        "and asks for the next one. So we think of 1800 clocks, and of a clock that is a twentieth slower, "
+        "since more is done in it. At n = 1024 V is turned and tiles of queries end as often as before.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma in e4m3, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",
