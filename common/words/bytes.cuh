@@ -135,9 +135,13 @@ struct Softmax {
   float base[2], sum[2], correction[2];  // [lane_row]; base in log2 units; of all that came before the last weights
   bool careful;                          // the whole warp or none of it: a later tile of these queries raised a maximum
 
-  __device__ __forceinline__ void begin(float scale) {
+  // The scores of the first tile, which are both there.
+  __device__ __forceinline__ void begin(float scale, Scores low, Scores high LADDER_SITE_PARAMETER) {
     scale_log2 = scale, careful = false;
-    for (int lane_row = 0; lane_row < 2; ++lane_row) base[lane_row] = forward::NO_KEY, sum[lane_row] = 0;
+    for (int lane_row = 0; lane_row < 2; ++lane_row) {
+      const float largest = quad_max(fmaxf(lane_max(low, lane_row), lane_max(high, lane_row)) LADDER_SITE);
+      base[lane_row] = fmaxf(largest * scale_log2 - WEIGHT_OF_MAX, forward::NO_KEY), sum[lane_row] = 0;
+    }
   }
   __device__ __forceinline__ float largest(int lane_row) const { return base[lane_row]; }  // what LSE adds to
 
@@ -155,10 +159,10 @@ struct Softmax {
       for (int reg = 0; reg < 4; ++reg) P[slice][reg] = scale_e4m3x4(P[slice][reg], by[reg % 2]);
     }
   }
-  __device__ __forceinline__ void look(Scores S, Weights P, int half, bool is_first LADDER_SITE_PARAMETER) {
+  __device__ __forceinline__ void look(Scores S, Weights P, int half LADDER_SITE_PARAMETER) {
     float to[2];
     for (int lane_row = 0; lane_row < 2; ++lane_row) to[lane_row] = lane_max(S, lane_row) * scale_log2 - WEIGHT_OF_MAX;
-    if (!is_first && !vote_any(fmaxf(to[0] - base[0], to[1] - base[1]) > RESCALE_ABOVE LADDER_SITE)) return;
+    if (!vote_any(fmaxf(to[0] - base[0], to[1] - base[1]) > RESCALE_ABOVE LADDER_SITE)) return;
     for (int lane_row = 0; lane_row < 2; ++lane_row)
       to[lane_row] = fmaxf(quad_max(to[lane_row] LADDER_SITE), base[lane_row]);
     raise(to, P, half);
@@ -179,14 +183,13 @@ struct Softmax {
     }
   }
   // The whole warp: an exchange needs it. `looks`: also where it is not careful.
-  __device__ __forceinline__ void weigh(Scores S, Weights P, int half, bool is_first,
-                                        bool looks LADDER_SITE_PARAMETER) {
+  __device__ __forceinline__ void weigh(Scores S, Weights P, int half, bool looks LADDER_SITE_PARAMETER) {
     float tile_sum[2];
     if (half == 0) correction[0] = correction[1] = 1;
-    if (looks || careful || is_first) look(S, P, half, is_first LADDER_SITE);
+    if (looks || careful) look(S, P, half LADDER_SITE);
     scale_scores(S, scale_log2, base);
     make(S, P, tile_sum, half);
-    if (!is_first && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT LADDER_SITE))
+    if (vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT LADDER_SITE))
       weigh_again(S, P, tile_sum, half LADDER_SITE);
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
   }

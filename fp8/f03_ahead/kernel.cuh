@@ -76,9 +76,13 @@ struct Softmax {
   float base[2], sum[2], correction[2];  // [lane_row]; base in log2 units; of all that came before the last weights
   bool careful;                          // the whole warp or none of it: a later tile of these queries raised a maximum
 
-  __device__ __forceinline__ void begin(float scale) {
+  // The scores of the first tile, which are both there.
+  __device__ __forceinline__ void begin(float scale, Scores low, Scores high LADDER_SITE_PARAMETER) {
     scale_log2 = scale, careful = false;
-    for (int lane_row = 0; lane_row < 2; ++lane_row) base[lane_row] = NO_KEY, sum[lane_row] = 0;
+    for (int lane_row = 0; lane_row < 2; ++lane_row) {
+      const float largest = quad_max(fmaxf(lane_max(low, lane_row), lane_max(high, lane_row)) LADDER_SITE);
+      base[lane_row] = fmaxf(largest * scale_log2 - WEIGHT_OF_MAX, NO_KEY), sum[lane_row] = 0;
+    }
   }
   __device__ __forceinline__ float largest(int lane_row) const { return base[lane_row]; }  // what LSE adds to
 
@@ -96,10 +100,10 @@ struct Softmax {
       for (int reg = 0; reg < 4; ++reg) P[slice][reg] = scale_e4m3x4(P[slice][reg], by[reg % 2]);
     }
   }
-  __device__ __forceinline__ void look(Scores S, Weights P, int half, bool is_first LADDER_SITE_PARAMETER) {
+  __device__ __forceinline__ void look(Scores S, Weights P, int half LADDER_SITE_PARAMETER) {
     float to[2];
     for (int lane_row = 0; lane_row < 2; ++lane_row) to[lane_row] = lane_max(S, lane_row) * scale_log2 - WEIGHT_OF_MAX;
-    if (!is_first && !vote_any(fmaxf(to[0] - base[0], to[1] - base[1]) > RESCALE_ABOVE LADDER_SITE)) return;
+    if (!vote_any(fmaxf(to[0] - base[0], to[1] - base[1]) > RESCALE_ABOVE LADDER_SITE)) return;
     for (int lane_row = 0; lane_row < 2; ++lane_row)
       to[lane_row] = fmaxf(quad_max(to[lane_row] LADDER_SITE), base[lane_row]);
     raise(to, P, half);
@@ -120,14 +124,13 @@ struct Softmax {
     }
   }
   // The whole warp: an exchange needs it. `looks`: also where it is not careful.
-  __device__ __forceinline__ void weigh(Scores S, Weights P, int half, bool is_first,
-                                        bool looks LADDER_SITE_PARAMETER) {
+  __device__ __forceinline__ void weigh(Scores S, Weights P, int half, bool looks LADDER_SITE_PARAMETER) {
     float tile_sum[2];
     if (half == 0) correction[0] = correction[1] = 1;
-    if (looks || careful || is_first) look(S, P, half, is_first LADDER_SITE);
+    if (looks || careful) look(S, P, half LADDER_SITE);
     scale_scores(S, scale_log2, base);
     make(S, P, tile_sum, half);
-    if (!is_first && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT LADDER_SITE))
+    if (vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT LADDER_SITE))
       weigh_again(S, P, tile_sum, half LADDER_SITE);
     for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
   }
@@ -202,15 +205,15 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
       }
     }
   };
-  int begin = 0, end = 0;  // of the tiles of keys
-  const auto weigh = [&](Scores S, int tile, int half, Weights P, bool is_first, bool may_be_masked) {
-    bool looks = is_first || (half == 1 && tile == begin);
-    if (may_be_masked) {
-      const Work work = smem.told(round);
-      const int before = (tile - work[Work::ZERO] + half) * (BC / 2);
-      looks |= hide_unseen(S, Half<Mask>(Mask(p), before), work, tile);
-    }
-    softmax.weigh(S, P, half, is_first, looks);
+  int begin = 0, end = 0;                                // of the tiles of keys
+  const auto hide = [&](Scores S, int tile, int half) {  // whether a row may meet its first key there
+    const Work work = smem.told(round);
+    const int before = (tile - work[Work::ZERO] + half) * (BC / 2);
+    return hide_unseen(S, Half<Mask>(Mask(p), before), work, tile);
+  };
+  const auto weigh = [&](Scores S, int tile, int half, Weights P, bool may_be_masked) {
+    const bool looks = may_be_masked && hide(S, tile, half);
+    softmax.weigh(S, P, half, looks);
   };
   const auto step = [&](int tile, Weights P_before, Weights P_here, bool may_be_last = false) {
     const float correction[2] = {softmax.correction[0], softmax.correction[1]};  // for the tile before
@@ -218,7 +221,7 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
     smem.V.wait_full(tile - 1);
     start_PV(tile - 1, P_before, new_O, 0);
     // SOFTMAX  Of the first half, beside QK of the second one.
-    weigh(S_low, tile, 0, P_here, false, may_be_last);
+    weigh(S_low, tile, 0, P_here, may_be_last);
     wgmma_wait<0>(S_high, new_O);  // safe to read them: both products are done
     release(smem.K, tile);
     add(new_O, 0, correction);
@@ -226,7 +229,7 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
     const auto weigh_high = [&](bool has_next) {
       if (has_next) start_QK(tile + 1, 0, S_low);
       start_PV(tile - 1, P_before, new_O, 1);
-      weigh(S_high, tile, 1, P_here, false, may_be_last);
+      weigh(S_high, tile, 1, P_here, may_be_last);
       wgmma_wait<0>(S_low, new_O, P_before);  // safe to touch the old P, too: PV is done
     };
     if (!may_be_last || tile + 1 < end) {
@@ -283,14 +286,15 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
     const Work work = smem.told(round);
     begin = work[Work::BEGIN], end = work[Work::END];
     release(smem.K, begin);
-    softmax.begin(work.number(SCALE_LOG2));
-    weigh(S_low, begin, 0, P_even, true, true);
+    hide(S_low, begin, 0), hide(S_high, begin, 1);
+    softmax.begin(work.number(SCALE_LOG2), S_low, S_high);
+    softmax.weigh(S_low, P_even, 0, false);
     if (begin + 1 < end) {
       start_QK(begin + 1, 0, S_low);
-      weigh(S_high, begin, 1, P_even, false, true);
+      softmax.weigh(S_high, P_even, 1, false);
       wgmma_wait<0>(S_low);  // safe to read it
     } else {
-      weigh(S_high, begin, 1, P_even, false, true);
+      softmax.weigh(S_high, P_even, 1, false);
     }
     for (auto& tile : O_frag) {
       for (float& sum : tile) sum = 0;

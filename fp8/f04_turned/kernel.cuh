@@ -141,8 +141,10 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
   float new_O[HALF][4];                                  // of one tile of keys, and half of the columns
   uint32_t P_even[PV_K_TILES][4], P_odd[PV_K_TILES][4];  // by the tile's number: one is made while PV reads the other
 
-  const auto release = [&](const auto& ring, int tile) {  // this warpgroup has read the tile: a thread tells a block
-    if (threadIdx.x % 128 < BLOCKS) mbarrier_arrive_remote(ring.empty_of(tile), threadIdx.x % 128);
+  // This warpgroup has read the tile. A thread tells a block; of V, which each block turns for itself, both its own.
+  const auto release = [&](const auto& ring, int tile) {
+    if (threadIdx.x % 128 < BLOCKS)
+      mbarrier_arrive_remote(ring.empty_of(tile), &ring == &smem.V ? cluster_rank() : threadIdx.x % 128);
   };
   int round = 0;  // of Q and Work
   const auto start_QK = [&](int tile, int half, Scores S) {
@@ -176,15 +178,15 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
       }
     }
   };
-  int begin = 0, end = 0;  // of the tiles of keys
-  const auto weigh = [&](Scores S, int tile, int half, Weights P, bool is_first, bool may_be_masked) {
-    bool looks = is_first || (half == 1 && tile == begin);
-    if (may_be_masked) {
-      const Work work = smem.told(round);
-      const int before = (tile - work[Work::ZERO] + half) * (BC / 2);
-      looks |= hide_unseen(S, Half<Mask>(Mask(p), before), work, tile);
-    }
-    softmax.weigh(S, P, half, is_first, looks);
+  int begin = 0, end = 0;                                // of the tiles of keys
+  const auto hide = [&](Scores S, int tile, int half) {  // whether a row may meet its first key there
+    const Work work = smem.told(round);
+    const int before = (tile - work[Work::ZERO] + half) * (BC / 2);
+    return hide_unseen(S, Half<Mask>(Mask(p), before), work, tile);
+  };
+  const auto weigh = [&](Scores S, int tile, int half, Weights P, bool may_be_masked) {
+    const bool looks = may_be_masked && hide(S, tile, half);
+    softmax.weigh(S, P, half, looks);
   };
   const auto step = [&](int tile, Weights P_before, Weights P_here, bool may_be_last = false) {
     const float correction[2] = {softmax.correction[0], softmax.correction[1]};  // for the tile before
@@ -192,7 +194,7 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
     smem.V.wait_full(tile - 1);
     start_PV(tile - 1, P_before, new_O, 0);
     // SOFTMAX  Of the first half, beside QK of the second one.
-    weigh(S_low, tile, 0, P_here, false, may_be_last);
+    weigh(S_low, tile, 0, P_here, may_be_last);
     wgmma_wait<0>(S_high, new_O);  // safe to read them: both products are done
     release(smem.K, tile);
     add(new_O, 0, correction);
@@ -200,7 +202,7 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
     const auto weigh_high = [&](bool has_next) {
       if (has_next) start_QK(tile + 1, 0, S_low);
       start_PV(tile - 1, P_before, new_O, 1);
-      weigh(S_high, tile, 1, P_here, false, may_be_last);
+      weigh(S_high, tile, 1, P_here, may_be_last);
       wgmma_wait<0>(S_low, new_O, P_before);  // safe to touch the old P, too: PV is done
     };
     if (!may_be_last || tile + 1 < end) {
@@ -257,14 +259,15 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
     const Work work = smem.told(round);
     begin = work[Work::BEGIN], end = work[Work::END];
     release(smem.K, begin);
-    softmax.begin(work.number(SCALE_LOG2));
-    weigh(S_low, begin, 0, P_even, true, true);
+    hide(S_low, begin, 0), hide(S_high, begin, 1);
+    softmax.begin(work.number(SCALE_LOG2), S_low, S_high);
+    softmax.weigh(S_low, P_even, 0, false);
     if (begin + 1 < end) {
       start_QK(begin + 1, 0, S_low);
-      weigh(S_high, begin, 1, P_even, false, true);
+      softmax.weigh(S_high, P_even, 1, false);
       wgmma_wait<0>(S_low);  // safe to read it
     } else {
-      weigh(S_high, begin, 1, P_even, false, true);
+      softmax.weigh(S_high, P_even, 1, false);
     }
     for (auto& tile : O_frag) {
       for (float& sum : tile) sum = 0;
