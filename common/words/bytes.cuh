@@ -11,8 +11,8 @@ constexpr int SLICE = 32;            // bytes of a row, and elements, that one i
 
 // f03_ahead. e4m3 ends at 448, and loses bits below 2^-6. A row's largest score weighs 2^4 when the row looks for it, of which e4m3
 // loses nothing; 16 weights, a lane's share of half a tile, may be nearly twice as large until they add up to more.
-constexpr float WEIGHT_OF_MAX = 4, RESCALE_ABOVE = 0.05f;  // log2 units
-constexpr float SUM_LIMIT = 448;                           // of a lane's weights of a row and half a tile
+constexpr float WEIGHT_OF_MAX = 4, RESCALE_ABOVE = 0.8f;  // log2 units; 16 * 2^4.8 is 446
+constexpr float SUM_LIMIT = 448;                          // of a lane's weights of a row and half a tile
 
 // f01_e4m3. A head's scales. That of scores times softmax_scale is not 0: hidden ones, -infinity, would be NaN.
 struct Scales {
@@ -140,6 +140,7 @@ struct Softmax {
     scale_log2 = scale, careful = false;
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       const float largest = quad_max(fmaxf(lane_max(low, lane_row), lane_max(high, lane_row)) LADDER_SITE);
+      correction[lane_row] = 1;
       base[lane_row] = fmaxf(largest * scale_log2 - WEIGHT_OF_MAX, forward::NO_KEY), sum[lane_row] = 0;
     }
   }
@@ -163,8 +164,10 @@ struct Softmax {
     float to[2];
     for (int lane_row = 0; lane_row < 2; ++lane_row) to[lane_row] = lane_max(S, lane_row) * scale_log2 - WEIGHT_OF_MAX;
     if (!vote_any(fmaxf(to[0] - base[0], to[1] - base[1]) > RESCALE_ABOVE LADDER_SITE)) return;
-    for (int lane_row = 0; lane_row < 2; ++lane_row)
-      to[lane_row] = fmaxf(quad_max(to[lane_row] LADDER_SITE), base[lane_row]);
+    for (int lane_row = 0; lane_row < 2; ++lane_row) {  // a row that has not outgrown its own stays as it is
+      to[lane_row] = quad_max(to[lane_row] LADDER_SITE);
+      if (!(to[lane_row] - base[lane_row] > RESCALE_ABOVE)) to[lane_row] = base[lane_row];
+    }
     raise(to, P, half);
   }
   // P = 2^S as bytes. `tile_sum` is the lane's share of the weights of each row.
