@@ -406,21 +406,21 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx, inputs, output):
         _, q, k, v, causal, scale, window, softcap, alibi_slopes, sink, _, _, cu_seqlens_q, cu_seqlens_k, *rest = inputs
-        rest, (mask_first, _, lists, *_) = rest[:3], rest[3:]
-        if mask_first is not None or lists is not None:
-            raise NotImplementedError(f"{'mask_intervals' if lists is None else 'block_mask'}: no rung has gradients of them yet.{WITHOUT}")
-        ctx.save_for_backward(q, k, v, alibi_slopes, sink, cu_seqlens_q, cu_seqlens_k, *output)
+        rest, (mask_first, mask_end, lists, *_) = rest[:3], rest[3:]
+        if lists is not None:
+            raise NotImplementedError(f"block_mask: no rung has gradients of it yet.{WITHOUT}")
+        ctx.save_for_backward(q, k, v, alibi_slopes, sink, cu_seqlens_q, cu_seqlens_k, mask_first, mask_end, *output)
         ctx.options, ctx.rest = (causal, scale, window, softcap), rest  # longest, and deterministic
         ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx, d_out, d_lse):
-        q, k, v, alibi_slopes, sink, cu_seqlens_q, cu_seqlens_k, out, lse = ctx.saved_tensors
+        q, k, v, alibi_slopes, sink, cu_seqlens_q, cu_seqlens_k, *intervals, out, lse = ctx.saved_tensors
         if ctx.needs_input_grad[8]:
             raise NotImplementedError(f"Of alibi_slopes there are no gradients.{WITHOUT}")
         if lse.numel() == 0 and out.numel() > 0:
             raise NotImplementedError("Gradients need LSE: return_lse=True, or flash_ladder.attention, which sees to that.")
-        rest = *ctx.options, alibi_slopes, sink, cu_seqlens_q, cu_seqlens_k, *ctx.rest
+        rest = *ctx.options, alibi_slopes, sink, cu_seqlens_q, cu_seqlens_k, *ctx.rest, *intervals
 
         def backward(d_out, out, v):
             if _transforms() is not None:
@@ -460,9 +460,10 @@ operator(f"attention(Tensor q, Tensor k, Tensor v, {_OPTIONS}, bool return_lse=F
 
 def _backward_kernel(
     d_out, out, lse, q, k, v, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None, cu_seqlens_q=None,
-    cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0, deterministic=False,
+    cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0, deterministic=False, mask_first=None, mask_end=None,
 ):  # fmt: skip
     packed = None if cu_seqlens_q is None else _attention.Packed(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
+    packed = packed if mask_first is None else _attention.MaskIntervals(mask_first, mask_end)
     window = None if window is None else tuple(window)
     return _attention.gradients(d_out, out, lse, q, k, v, causal, scale, window, softcap, alibi_slopes, sink, packed, deterministic)
 
@@ -505,7 +506,7 @@ class _Backward(torch.autograd.Function):
         raise NotImplementedError(f"Second derivatives: no rung has gradients of gradients.{WITHOUT}")
 
 
-operator(f"attention_backward(Tensor d_out, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, {_OPTIONS}, {_PACKED}) -> (Tensor, Tensor, Tensor, Tensor)",
+operator(f"attention_backward(Tensor d_out, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, {_OPTIONS}, {_PACKED}, {_INTERVALS}) -> (Tensor, Tensor, Tensor, Tensor)",
          _backward_kernel, _backward_fake, _backward_autograd)  # fmt: skip
 
 
