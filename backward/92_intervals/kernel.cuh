@@ -273,8 +273,10 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   constexpr int WARPS = C::WARPS;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
-  // Heads and sequences one after the other.
-  const int k_tiles = tiles_of<C::BC>(p.n_k), k_tile = blockIdx.x % k_tiles, of_all = blockIdx.x / k_tiles;
+  // Heads of a sequence take turns, four at a time: the last blocks of all are the last keys of four heads.
+  const int k_tiles = tiles_of<C::BC>(p.n_k), together = p.kv_heads % 4 == 0 ? 4 : p.kv_heads % 2 == 0 ? 2 : 1;
+  const int in_turn = blockIdx.x % (k_tiles * together), k_tile = in_turn / together;
+  const int of_all = blockIdx.x / (k_tiles * together) * together + in_turn % together;
   const int sequence = of_all / p.kv_heads, q_tiles = tiles_of<C::BR>(p.n_q);
   const Keys<C> keys{{sequence, 0, p.n_q, 0, p.n_k, sequence * q_tiles, 1, 0}, 0, k_tile * C::BC, of_all % p.kv_heads};
 
