@@ -441,6 +441,21 @@ class Blocks(unittest.TestCase):
                     sizes = {"batch": 2, "heads": 2} if name in ("dilated", "of a sequence") else {}
                     self.same(q, k, v, sees, self.mask(sees, 300, keys=keys, **sizes))
 
+    def test_gradients_are_those_of_its_masks(self):
+        masks = {"dilated": lambda b, h, q, k: ((q - k) % (h + 2) == 0) & (k < 250), "few": lambda b, h, q, k: (q < 128) & (k == 200) & (b == 0)}
+        for (name, sees), keys in itertools.product(masks.items(), (128, 64)):
+            with self.subTest(name, keys=keys):
+                q, k, v = (each.requires_grad_() for each in tensors(b=2, n=300, dtype=torch.bfloat16))
+                at = [torch.arange(size).reshape([-1 if i == j else 1 for j in range(4)]) for i, size in enumerate((2, 2, 300, 300))]
+                seen = torch.broadcast_to(sees(*at), (2, 2, 300, 300))
+                scores = torch.einsum("bqhd,bkhd->bhqk", q.double(), k.double()) * q.shape[-1]**-0.5
+                weights = scores.masked_fill(~seen, -1e30).softmax(-1) * seen
+                wanted = torch.einsum("bhqk,bkhd->bqhd", weights, v.double())
+                found = flash_ladder.attention(q, k, v, block_mask=self.mask(sees, 300, batch=2, heads=2, keys=keys))
+                of = torch.sin(torch.arange(wanted.numel())).view(wanted.shape)
+                for one, other in zip(*(torch.autograd.grad((each.double() * of).sum(), (q, k, v)) for each in (found, wanted))):
+                    self.assertLess((one - other).abs().max().item(), 0.06)
+
     def test_a_graph_has_no_break(self):
         q, k, v = tensors(n=256, dtype=torch.bfloat16)
         lists = flash_ladder.block_lists(self.mask(lambda b, h, q, k: q >= k, 256), q, k)
@@ -451,6 +466,10 @@ class Blocks(unittest.TestCase):
         compiled = torch.compile(block, fullgraph=True, backend="aot_eager")
         for found, wanted in zip(compiled(q, k, v), block(q, k, v)):
             self.assertTrue(torch.equal(found, wanted))
+        leaves = [each.requires_grad_() for each in (q, k, v)]
+        for wanted, found in zip(*(torch.autograd.grad(of(*leaves)[0].float().square().sum(), leaves) for of in (block, compiled))):
+            self.assertLess((found - wanted).abs().max().item(), 0.03)
+        q, k, v = (each.detach() for each in leaves)
         names = "block_lists block_counts block_order block_stencils block_keys block_n_q block_n_k".split()
         torch.library.opcheck(torch.ops.flash_ladder.attention, (q, k, v), dict(zip(names, lists)))
 
