@@ -31,7 +31,7 @@ template <class C>
 struct Taken {
   uint32_t empty_K, keys;
   __device__ __forceinline__ explicit Taken(const Smem<C>& smem)
-      : empty_K(smem.full_K + C::BARRIERS * 8), keys(empty_K + 16) {}
+      : empty_K(smem.full_K + C::BARRIERS * 8), keys(empty_K + 24) {}
 
   // The producer's: keys, or none if that was all.
   __device__ __forceinline__ void tell(const Keys<C>& which, bool some) const {
