@@ -1,7 +1,7 @@
-// 95_onward: a block takes keys after keys: while dK and dV of one tile leave, from where dS and dQ were, the next K and V
-//            are on their way, and the next queries before them.
-// Before:  in 94_byturns each tile of keys is a block's whole life: it looks its keys up, waits for them, and at its end
-//          waits until its gradients have left. Nothing multiplies meanwhile, and there is no room for a second block.
+// 94_onward: a block takes keys after keys: while dK and dV of one tile leave, from where dS and dQ were, the next K and V
+//            are on their way.
+// Before:  in 76_joined a tile of keys is a block's whole life: it looks its keys up, waits for them, and at its end until
+//          its gradients have left. Nothing multiplies meanwhile, and there is no room for a second block.
 // Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 193 KiB (K, V 32 each; Q, dO, LSE, D 2 x 32.5; dS 2 x 16;
 //          dQ 32).
 //          Needs d <= 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90a.
@@ -135,7 +135,7 @@ __device__ __forceinline__ void start_copy_of_gradients(const Smem<C>& smem, con
   __syncwarp();
 }
 
-// What a warpgroup does: dK and dV of its 64 keys, and of every second tile what the block adds to dQ.
+// What a warpgroup does: dK and dV of its 64 keys, and half of what the block adds to dQ.
 template <bool VARLEN, class C>
 __device__ __forceinline__ void differentiate(const ModelGradientParams& p, const Smem<C>& smem, const Keys<C>& keys,
                                               const Stretch<C>& stretch, int before, const TensorMap& dK_map,
@@ -149,22 +149,18 @@ __device__ __forceinline__ void differentiate(const ModelGradientParams& p, cons
   // Descriptors, as 64_warpgroups explains them.
   const uint64_t K_rows = wgmma_descriptor(smem.K + warpgroup * 64 * PANEL_ROW_BYTES),
                  V_rows = wgmma_descriptor(smem.V + warpgroup * 64 * PANEL_ROW_BYTES),
-                 K_tile = wgmma_descriptor(smem.K, BC * PANEL_ROW_BYTES),
+                 K_panel = wgmma_descriptor(smem.K + warpgroup * BC * PANEL_ROW_BYTES),
                  Q_tiles = wgmma_descriptor(smem.Q, BR * PANEL_ROW_BYTES),
                  dO_tiles = wgmma_descriptor(smem.dO, BR * PANEL_ROW_BYTES), dS_tiles = wgmma_descriptor(smem.dS);
   const float scale_log2 = p.softmax_scale * LOG2E;  // exp(s * softmax_scale) = 2^(s * scale_log2)
-  const uint32_t lane_dQ = smem.dQ + threadIdx.x % 128 * 16;
-  const auto hand_over_dQ = [&] {  // both halves, of 64 columns each
-    for (const uint32_t full : {smem.dQ_barriers, smem.dQ_barriers + 16}) hand_over(full);
-  };
+  const uint32_t full_dQ = smem.dQ_barriers + warpgroup * 16,
+                 lane_dQ = smem.dQ + warpgroup * C::dQ_BYTES + threadIdx.x % 128 * 16;
   float dK_frag[C::COLUMN_TILES][4] = {}, dV_frag[C::COLUMN_TILES][4] = {};  // 0 is right where there are no queries
-  int q_tile = stretch.first_tile;
   const int behind = before + stretch.tiles;
+  int q_tile = stretch.first_tile;
 #pragma unroll 1
   for (int tile = before; tile < behind; ++tile) {
     const uint32_t stage = tile % STAGES, rows = smem.rows + stage * C::ROWS_BYTES, buffer = tile % 2 * C::dS_BYTES;
-    const bool mine =
-        tile % 2 == int(warpgroup);  // is this tile's dQ? Of two dS in shared memory a warpgroup reads one
     const uint64_t Q_here = wgmma_advance(Q_tiles, stage * C::Q_BYTES),
                    dO_here = wgmma_advance(dO_tiles, stage * C::Q_BYTES);
     float S_frag[BR / 8][4], dP_frag[BR / 8][4];
@@ -182,8 +178,8 @@ __device__ __forceinline__ void differentiate(const ModelGradientParams& p, cons
     wgmma_commit();
     issue_scores<T, C::COLUMNS, BC, BR>(dP_frag, V_rows, dO_here);
     wgmma_commit();
-    if (tile > before && !mine) hand_over_dQ();  // of the tile before
-    wgmma_wait<1>(S_frag);                       // safe to read S: its products are done, those of dP may go on
+    if (tile > before) hand_over(full_dQ);  // of the tile before
+    wgmma_wait<1>(S_frag);                  // safe to read S: its products are done, those of dP may go on
     const int first_query = q_tile * BR;
     if (keys.first_key + BC > keys.sequence.n_k || (p.causal && keys.first_key + BC > first_query + 1 - later)) {
 #pragma unroll
@@ -212,39 +208,27 @@ __device__ __forceinline__ void differentiate(const ModelGradientParams& p, cons
     // PV  dS goes to shared memory, queries as rows.
     if (tile == before) wait_for_gradients<C>();  // safe to overwrite dS and dQ: those of the keys before have left
     store_transposed<BR>(smem.dS + buffer, dS_frag);
-    fence_proxy_async_shared();      // wgmma will find what this lane has stored
-    wgmma_wait<0>(dV_frag, P_frag);  // dQ takes the registers of P
-    if (mine) {
-      named_barrier_sync(2 + warpgroup, C::WARPS * 32);  // safe to read dS: the other warpgroup has stored it, too
+    fence_proxy_async_shared();            // wgmma will find what this lane has stored
+    named_barrier_sync(1, C::WARPS * 32);  // safe to read dS, and to store the next one
 
-      // PV  dQ[BR queries x HEAD_DIM columns] = dS K, of all keys of the block.
-      float dQ_frag[HEAD_DIM / 8][4];
-      wgmma_fence(dQ_frag);
-      issue_dQ<T, BC, BR>(dQ_frag, dS_tiles, buffer, K_tile);
-      wgmma_commit();
+    // PV  dQ[BR queries x 64 columns] = dS K, of all keys of the block.
+    float dQ_frag[PANEL_COLS / 8][4];
+    wgmma_fence(dQ_frag);
+    issue_dQ<T, BC, BR>(dQ_frag, dS_tiles, buffer, K_panel);
+    wgmma_commit();
 
-      // PV  dK += dS^T Q, under which dQ leaves
-      wgmma_fence(dK_frag, dS_frag);
-      issue_PV<T>(dK_frag, dS_frag, Q_here);
-      wgmma_commit();
-      wgmma_wait<1>(dQ_frag);  // safe to read dQ: its products are done, those of dK may go on
-      for (const uint32_t full : {smem.dQ_barriers, smem.dQ_barriers + 16})
-        mbarrier_wait_parity(full + 8, (tile % 2) ^ 1);  // safe to overwrite: the dQ before has been read
-      store_lanes(lane_dQ, dQ_frag);
-      wgmma_wait<0>(dK_frag, dS_frag);  // safe to overwrite the stage: dK and dV have read Q and dO
-    } else {
-      named_barrier_arrive(3 - warpgroup, C::WARPS * 32);  // it may read dS: this one's half is stored
-
-      // PV  dK += dS^T Q
-      wgmma_fence(dK_frag, dS_frag);
-      issue_PV<T>(dK_frag, dS_frag, Q_here);
-      wgmma_commit();
-      wgmma_wait<0>(dK_frag, dS_frag);  // safe to overwrite the stage: dK and dV have read Q and dO
-    }
+    // PV  dK += dS^T Q, under which dQ leaves
+    wgmma_fence(dK_frag, dS_frag);
+    issue_PV<T>(dK_frag, dS_frag, Q_here);
+    wgmma_commit();
+    wgmma_wait<1>(dV_frag, P_frag, dQ_frag);            // safe to read dQ: its products are done, those of dK may go on
+    mbarrier_wait_parity(full_dQ + 8, (tile % 2) ^ 1);  // safe to overwrite: the dQ before has been read
+    store_lanes(lane_dQ, dQ_frag);
+    wgmma_wait<0>(dK_frag, dS_frag);  // safe to overwrite the stage: dK and dV have read Q and dO
     if (threadIdx.x % 128 == 0) mbarrier_arrive(smem.ring.empty_of(tile));
     if (++q_tile == stretch.end_tile) q_tile = stretch.first_tile;  // of the next head
   }
-  if (stretch.tiles > 0 && (behind - 1) % 2 == int(warpgroup)) hand_over_dQ();  // of the last tile
+  if (stretch.tiles > 0) hand_over(full_dQ);  // of the last tile
 
   // STORE  Each warp has 16 rows of dK and dV, and puts them where dS and dQ were.
   wait_for_gradients<C>();  // safe to overwrite dS, which no product reads any more; and K and V
