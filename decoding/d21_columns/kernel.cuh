@@ -195,16 +195,18 @@ struct WarpRows {
   }
 };
 
-// LOAD  Four lanes copy a row. What is behind the last key, or behind d, is zeros.
+// LOAD  Four lanes copy a row, of a tensor whose strides are in bytes here. What is behind the last key, or behind d, is
+//       zeros.
 template <class C, class Keys>
 __device__ __forceinline__ void load_tile(uint32_t tile, const uint8_t* from, const ForwardParams::Strides& strides,
                                           const Keys& keys, int first_key, int d) {
   const uint32_t lane = threadIdx.x % 32, lane_row = lane / ROW_CHUNKS, lane_chunk = lane % ROW_CHUNKS;
+  const int end = int(lane_chunk * 32) < d ? keys.n_k : 0;
 #pragma unroll
   for (int row = 0; row < C::BC; row += 32 / ROW_CHUNKS) {
-    const int of_tile = row + lane_row, key = first_key + of_tile;
-    cp_async_16(tile + chunk_offset(of_tile, lane_chunk), from + keys.offset(strides, {key, of_tile}) / 2,
-                key < keys.n_k && int(lane_chunk * 32) < d ? 16 : 0);
+    const int of_tile = row + lane_row;
+    cp_async_16(tile + chunk_offset(of_tile, lane_chunk), from + keys.offset(strides, {first_key + of_tile, of_tile}),
+                first_key + of_tile < end ? 16 : 0);
   }
 }
 // And a lane the scales of a key.
@@ -234,18 +236,22 @@ __device__ __forceinline__ void attend(const TokenScaleParams& p, Keys keys, int
   const decoding::Whole whole = decoding::Whole::of<C>(rows, seen);
 
   // LOAD  As in d04.
+  const auto in_bytes = [](const ForwardParams::Strides& of) {
+    return ForwardParams::Strides{of.batch / 2, of.head / 2, of.row / 2};
+  };
+  const ForwardParams::Strides K_strides = in_bytes(p.K_strides), V_strides = in_bytes(p.V_strides);
   const auto source = [&](const void* tensor, const ForwardParams::Strides& strides) {
-    return static_cast<const uint8_t*>(tensor) + (keys.begin(strides, sequence) + kv_head * strides.head) / 2 +
+    return static_cast<const uint8_t*>(tensor) + keys.begin(strides, sequence) + kv_head * strides.head +
            lane % ROW_CHUNKS * 16;
   };
-  const uint8_t *const K = source(p.K, p.K_strides), *const V = source(p.V, p.V_strides);
+  const uint8_t *const K = source(p.K, K_strides), *const V = source(p.V, V_strides);
   const int64_t scales = keys.begin(p.scale_strides, sequence) + kv_head * p.scale_strides.head;
   const auto load = [&](int step) {
     if (step < end) {
       const uint32_t stage = (step - begin) % STAGES * C::STAGE_BYTES;
       const int first_key = step * STEP + warp * BC;
-      load_tile<C>(smem_K + stage, K, p.K_strides, keys, first_key, p.d);
-      load_tile<C>(smem_V + stage, V, p.V_strides, keys, first_key, p.d);
+      load_tile<C>(smem_K + stage, K, K_strides, keys, first_key, p.d);
+      load_tile<C>(smem_V + stage, V, V_strides, keys, first_key, p.d);
       load_scales<C>(smem_V + C::TILE_BYTES + stage, p, scales, keys, first_key);
       keys.look_up(first_key + STEP);
     }
