@@ -96,8 +96,8 @@ struct WarpRows {
       const int row = FragmentC::row(lane, 2 * half), query = rows.query(row);
       query_of[half] = query;
       const int column = lane % 4 * 32;
-      const T* const Q = static_cast<const T*>(p.Q) + sequence * p.Q_strides.batch +
-                         rows.head(row) * p.Q_strides.head + query * p.Q_strides.row + column;
+      const T* const Q = static_cast<const T*>(p.Q) + sequence * p.Q_strides.batch + rows.head(row) * p.Q_strides.head +
+                         query * p.Q_strides.row + column;
       for (int eight = 0; eight < 4; ++eight) {
         uint4 of = {0, 0, 0, 0};
         if (half < EIGHTS && rows.has(row) && column + eight * 8 < p.d) of = ld_global_v4(Q + eight * 8);

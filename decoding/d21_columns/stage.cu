@@ -57,24 +57,21 @@ const ladder::Registration registration({
     .name = "d21_columns",
     .previous = "d17_nibbles",
     .role = ladder::Role::branch,
-    .more_lines =
-        {ladder::MoreLines::other,
-         "Of four bits all fragments are others again, and scales come with the keys: they are copied, read and "
-         "multiplied with scores and weights."},
-    .idea =
-        "Keys and values are numbers of four bits with a scale for each key, which multiplies a column of S, or of P.",
-    .limit = "d13_bytes reads a byte for each number, and of long texts reading is all that takes time.",
-    .prediction =
-        "In turns, in a graph, 32 heads over 8, one query, over the time of d06 on the same problem in bf16: batch 8 "
-        "beside 65536 keys 0.32, beside 8192 0.38, beside 1024 0.93; batch 1 beside 65536 0.40, beside 8192 0.85, "
-        "beside "
-        "1024 1.05; batch 64 beside 8192 0.31. Within 5 %. That is 3.7 TB/s of its own bytes, 136 for a key and its "
-        "value, "
-        "at batch 8 beside 65536: less than d13 reads, because a byte is two numbers to unpack, multiply and weigh. "
-        "Twelve warps instead of eight: 3 % faster there.",
+    .more_lines = {ladder::MoreLines::other,
+                   "Of V as the left side all fragments are others again, and so are the rows that a lane has of O. "
+                   "Maxima of one row instead of two are spelled out."},
+    .idea = "Queries are columns of the second product and V is its left side, so eight rows are no sixteen, and there "
+            "are twice as many warps.",
+    .limit = "d17_nibbles multiplies and weighs sixteen rows where four heads share keys, so a warp needs 204 "
+             "registers and a scheduler has two.",
+    .prediction = "In turns, in a graph, 32 heads over 8, one query, over the time of d06 on the same problem in bf16: "
+                  "batch 8 beside 65536 keys 0.34, beside 8192 0.41, beside 1024 0.85; batch 1 beside 65536 0.43, "
+                  "beside 8192 0.83, beside 1024 1.00; batch 64 beside 8192 0.35. Within 6 %. At batch 8 beside 65536 "
+                  "that is 3.5 TB/s of its own bytes: a warp executes some 20 instructions for a key where d17 has 28, "
+                  "and four warps take turns where there were two.",
     .min_sm = 90,
-    .needs = "mma.m16n8k16 in f16 and bf16, lop3, sub.bf16x2, cp.async, shfl, griddepcontrol, 136 KiB of shared memory",
-    .resources = {{.sm = 90, .registers = 255, .spill_bytes = 80, .reason = "with 32 rows: O has 128 and Q 64"}},
+    .needs = "mma.m16n8k16 in f16 and bf16, lop3, sub.bf16x2, cp.async, shfl, griddepcontrol, 102 KiB of shared memory",
+    .resources = {{.sm = 90, .registers = 255, .spill_bytes = 64, .reason = "two blocks of 256 threads are on an SM"}},
     .variants = {variant<bf16>(), variant<f16>({.label = "f16"})},
 });
 

@@ -84,8 +84,8 @@ struct WarpRows {
     for (int half = 0; half < 2; ++half) {
       const int row = FragmentC::row(lane, 2 * half), query = rows.query(row), column = lane % 4 * 32;
       query_of[half] = query;
-      const T* const Q = static_cast<const T*>(p.Q) + sequence * p.Q_strides.batch +
-                         rows.head(row) * p.Q_strides.head + query * p.Q_strides.row + column;
+      const T* const Q = static_cast<const T*>(p.Q) + sequence * p.Q_strides.batch + rows.head(row) * p.Q_strides.head +
+                         query * p.Q_strides.row + column;
       uint32_t twos[16];
       float largest = 0;
       for (int eight = 0; eight < 4; ++eight) {
@@ -118,9 +118,7 @@ struct WarpRows {
       }
     }
   }
-  __device__ __forceinline__ static float number(uint32_t two, int i) {
-    return to_float(T{uint16_t(two >> 16 * i)});
-  }
+  __device__ __forceinline__ static float number(uint32_t two, int i) { return to_float(T{uint16_t(two >> 16 * i)}); }
   // A row's maximum, over its four lanes, and the sums and O that are relative to it. A lane's columns of O belong to
   // other rows than its row of S.
   __device__ __forceinline__ void raise_max(int half, float to) {

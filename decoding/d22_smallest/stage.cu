@@ -57,24 +57,21 @@ const ladder::Registration registration({
     .name = "d22_smallest",
     .previous = "d21_columns",
     .role = ladder::Role::branch,
-    .more_lines =
-        {ladder::MoreLines::other,
-         "Of four bits all fragments are others again, and scales come with the keys: they are copied, read and "
-         "multiplied with scores and weights."},
-    .idea =
-        "Keys and values are numbers of four bits with a scale for each key, which multiplies a column of S, or of P.",
-    .limit = "d13_bytes reads a byte for each number, and of long texts reading is all that takes time.",
+    .more_lines = {ladder::MoreLines::other,
+                   "Weights times V's scales are f16 here and have to fit, so a row's maximum is one of both; Q is "
+                   "brought into the range of f16."},
+    .idea = "Four bits are one of f16's smallest numbers as they stand, so none is converted, and what they are too "
+            "large by is taken from sums.",
+    .limit = "d21_columns takes eleven instructions to unpack eight numbers, and these are more than half of all that "
+             "it executes.",
     .prediction =
         "In turns, in a graph, 32 heads over 8, one query, over the time of d06 on the same problem in bf16: batch 8 "
-        "beside 65536 keys 0.32, beside 8192 0.38, beside 1024 0.93; batch 1 beside 65536 0.40, beside 8192 0.85, "
-        "beside "
-        "1024 1.05; batch 64 beside 8192 0.31. Within 5 %. That is 3.7 TB/s of its own bytes, 136 for a key and its "
-        "value, "
-        "at batch 8 beside 65536: less than d13 reads, because a byte is two numbers to unpack, multiply and weigh. "
-        "Twelve warps instead of eight: 3 % faster there.",
+        "beside 65536 keys 0.30, beside 8192 0.38, beside 1024 0.85; batch 1 beside 65536 0.41, beside 8192 0.82, "
+        "beside 1024 1.01; batch 64 beside 8192 0.31. Within 6 %. At batch 8 beside 65536 that is 3.9 TB/s of its own "
+        "bytes, nearly what d13 reads: a warp executes some 16 instructions for a key where d21 has 20.",
     .min_sm = 90,
-    .needs = "mma.m16n8k16 in f16 and bf16, lop3, sub.bf16x2, cp.async, shfl, griddepcontrol, 136 KiB of shared memory",
-    .resources = {{.sm = 90, .registers = 255, .spill_bytes = 80, .reason = "with 32 rows: O has 128 and Q 64"}},
+    .needs = "mma.m16n8k16 in f16, lop3, cp.async, shfl, griddepcontrol, 102 KiB of shared memory",
+    .resources = {{.sm = 90, .registers = 255, .spill_bytes = 64, .reason = "two blocks of 256 threads are on an SM"}},
     .variants = {variant<bf16>(), variant<f16>({.label = "f16"})},
 });
 
