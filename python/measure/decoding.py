@@ -2,7 +2,8 @@
 turns. How long a launch takes, and how many bytes of K and V it reads in a second. decoding/README.md shows the rows.
     python3 python/measure/decoding.py --csv docs/results/CARD_decoding.csv --commit HASH [--rungs d02_split d05_dependent] [--rounds 20]
 With --cache: caches in one piece and in pages, of sequences that are full or of several lengths. With --bytes: rungs for bf16 on caches in
-one piece, and beside them d13_bytes on the same keys and values in e4m3 and int8, and d17_nibbles in int4."""
+one piece, and beside them d13_bytes on the same keys and values in e4m3 and int8, and d17_nibbles, d21_columns and d22_smallest in int4.
+With --only: of the problems those whose words have all of these, as `--only b=8 nk=65536`."""
 
 from __future__ import annotations
 
@@ -167,7 +168,7 @@ def cached_cases(rungs: list[str]):
 
 
 BYTES = {"e4m3": "float8_e4m3fn", "int8": "int8", "int4": "int4"}
-READERS = {"d13_bytes": ("e4m3", "int8"), "d17_nibbles": ("int4",)}  # of which types
+READERS = {"d13_bytes": ("e4m3", "int8"), "d17_nibbles": ("int4",), "d21_columns": ("int4",), "d22_smallest": ("int4",)}  # of which types
 
 
 def byte_cases(rungs: list[str]):
@@ -249,11 +250,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--cache", action="store_true", help="the problems that have one")
     parser.add_argument("--bytes", action="store_true", help="caches of bytes, beside bf16")
+    parser.add_argument("--only", nargs="+", default=[], help="words that a problem has")
     options = parser.parse_args(arguments)
     last, rows = options.rungs[-1], []
     if options.bytes:
         last += f" {READERS[last][0]}"
     for words, bytes_read, makers in (byte_cases if options.bytes else cached_cases if options.cache else cases)(options.rungs):
+        if not set(options.only) <= set(words.split()):
+            continue
         graphs = {}
         for name, make in makers.items():
             try:
