@@ -18,7 +18,9 @@ ladder::Counts predict(const ladder::Launched& spec) {
   }
   const uint64_t tiles = tiles_of_rows<C>(spec) * spec.batch * spec.key_heads();
   const uint64_t of_keys = (spec.keys() + C::STEP - 1) / C::STEP * C::WARPS;  // of a warp
-  return {.mma = tiles * of_keys * (C::BC / 8 + C::BR / 8 * C::BC / 16) * (HEAD_DIM / 16),
+  const uint64_t warps = tiles * decoding::shares_of<C>(tiles, spec.keys(), spec.multiprocessors) * C::WARPS;
+  return {.mma = tiles * of_keys * (C::BC / 8 * (HEAD_DIM / 16) + C::BR / 8 * C::BC / 16 * (HEAD_DIM / 16 + 1)) +
+                 warps * (HEAD_DIM / 16),  // and of zeros
           .ldmatrix = tiles * of_keys * (C::BC / 16) * (HEAD_DIM / 64)};
 }
 
