@@ -13,8 +13,10 @@ uint64_t tiles_of_rows(const ladder::Shape& spec) {
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
   if (spec.causal || spec.left >= 0 || spec.right >= 0 || spec.lens_k.count > 0) return {};
-  if constexpr (C::BR == 16) {
+  if constexpr (C::BC == 32) {
     if (tiles_of_rows<C>(spec) > 1) return predict<typename C::Wide>(spec);
+    if (is_short<C>(spec.batch * spec.key_heads(), spec.keys(), spec.multiprocessors))
+      return predict<typename C::Short>(spec);
   }
   const uint64_t tiles = tiles_of_rows<C>(spec) * spec.batch * spec.key_heads();
   const uint64_t of_keys = (spec.keys() + C::STEP - 1) / C::STEP * C::WARPS;  // of a warp
@@ -29,7 +31,7 @@ uint64_t workspace_bytes(const ladder::Shape& spec) {
   const uint64_t blocks = tiles * spec.batch * spec.key_heads();
   if (blocks == 0) return 0;
   const int shares = wide ? decoding::shares_of<typename C::Wide>(blocks, spec.keys(), decoding::MOST_SHARES)
-                          : decoding::shares_of<C>(blocks, spec.keys(), decoding::MOST_SHARES);
+                          : decoding::shares_of<typename C::Short>(blocks, spec.keys(), decoding::MOST_SHARES);
   return shares == 1 ? 0 : shares * spec.batch_heads() * spec.n * (HEAD_DIM + 2) * sizeof(float);
 }
 
