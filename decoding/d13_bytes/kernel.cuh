@@ -297,7 +297,7 @@ void run(Device& device, const ByteParams& p) {
   if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
   if (decoding::rows_of(p) > C::BR) return start<typename C::Wide>(device, p);
   is_short<C>(int64_t(p.kv_heads) * p.batch, p.n_k, multiprocessors(device)) ? start<typename C::Short>(device, p)
-                                                                              : start<C>(device, p);
+                                                                             : start<C>(device, p);
 }
 
 }  // namespace
