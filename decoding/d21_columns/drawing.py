@@ -1,29 +1,20 @@
-"""A scale of a key beside the column of S that it multiplies, and one of a value beside the column of P."""
+"""S with eight rows that are used, and the same registers as the right side of the next product."""
 from tools.site.sketch import Sketch
 
-DRAWING = Sketch("A scale of a key is a column of S, and one of a value a column of P",
-                 "Above, Q times a key of whole numbers gives a column of S, and the key's scale multiplies that column. Below, a column of P is multiplied by a value's scale before it meets the row of V, whose numbers stay whole.")
-KEYS, PICKED, CELL = 6, 3, 16
+DRAWING = Sketch("S has eight rows that are used; as they lie, they are the right side of the next product",
+                 "Left, S: sixteen rows of queries, keys as columns. Four rows are somebody's, twelve are hatched. A lane's two numbers stand side by side in a row. Right, O transposed is V transposed times P transposed: there rows of queries are columns, eight of them, and the lane's two numbers stand one below the other.")
+CELL = 13
 
 
-def grid(left: int, top: int, columns: int, rows: int, column: int = -1, row: int = -1) -> None:
-    DRAWING.grid(left, top, columns * CELL, rows * CELL, rows, columns, lambda r, c: "work" if c == column or r == row else "data")
+def used(row: int, lane: bool) -> str:
+    return "work" if lane else "data" if row < 4 else "waste"
 
 
-DRAWING.text(4, 14, "Q", "label")
-grid(4, 60, 4, 3)
-DRAWING.text(86, 14, "K transposed, whole numbers", "label")
-grid(100, 22, KEYS, 4, column=PICKED)
-DRAWING.text(258, 14, "S", "label")
-grid(230, 60, KEYS, 3, column=PICKED)
-DRAWING.box(230 + PICKED * CELL - 12, 22, 40, 22, "copy", "K_j")
-DRAWING.text(230 + PICKED * CELL + 34, 37, "times", "label")
-
-DRAWING.text(4, 136, "P", "label")
-grid(4, 172, KEYS, 3, column=PICKED)
-DRAWING.box(4 + PICKED * CELL - 12, 140, 40, 22, "copy", "V_j")
-DRAWING.text(4 + PICKED * CELL + 34, 155, "times", "label")
-DRAWING.text(150, 136, "V, whole numbers", "label")
-grid(150, 144, 5, KEYS, row=PICKED)
-DRAWING.text(268, 164, "O", "label")
-grid(268, 172, 5, 3)
+DRAWING.text(4, 14, "S, keys as columns", "label")
+DRAWING.grid(4, 22, 8 * CELL, 16 * CELL, 16, 8, lambda r, c: used(r, r == 2 and c in (2, 3)))
+DRAWING.text(124, 14, "V transposed, 16 columns", "label")
+DRAWING.grid(124, 60, 8 * CELL, 8 * CELL, 8, 8, lambda r, c: "copy")
+DRAWING.text(252, 52, "P transposed", "label")
+DRAWING.grid(252, 60, 8 * CELL, 8 * CELL, 8, 8, lambda r, c: used(c, c == 2 and r in (2, 3)))
+DRAWING.text(124, 190, "a lane's two weights, of", "label")
+DRAWING.text(124, 204, "two keys: the same register", "label")

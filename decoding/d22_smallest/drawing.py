@@ -1,29 +1,18 @@
-"""A scale of a key beside the column of S that it multiplies, and one of a value beside the column of P."""
+"""The bits of f16, with an exponent above four bits and with none."""
 from tools.site.sketch import Sketch
 
-DRAWING = Sketch("A scale of a key is a column of S, and one of a value a column of P",
-                 "Above, Q times a key of whole numbers gives a column of S, and the key's scale multiplies that column. Below, a column of P is multiplied by a value's scale before it meets the row of V, whose numbers stay whole.")
-KEYS, PICKED, CELL = 6, 3, 16
+DRAWING = Sketch("Bits of f16: with an exponent above four bits, and with none",
+                 "Three times sixteen bits. On top the exponent of 1024 stands above four bits u: the number is 1024 + u, and 1032 has to be taken away. Below it the exponent is zero: the number is u times 2 to the -24. At the bottom u stands four bits higher: u times 2 to the -20.")
+CELL = 13
 
 
-def grid(left: int, top: int, columns: int, rows: int, column: int = -1, row: int = -1) -> None:
-    DRAWING.grid(left, top, columns * CELL, rows * CELL, rows, columns, lambda r, c: "work" if c == column or r == row else "data")
+def bits(top: int, name: str, exponent: str, at: int, what: str) -> None:
+    DRAWING.text(4, top - 6, name, "label")
+    kind = lambda column: "work" if at <= 15 - column < at + 4 else "copy" if 1 <= column < 6 and exponent[column - 1] == "1" else "empty"
+    DRAWING.grid(4, top, 16 * CELL, 20, 1, 16, lambda r, c: kind(c), lambda r, c: "u" if at <= 15 - c < at + 4 else exponent[c - 1] if 1 <= c < 6 else "0")
+    DRAWING.text(222, top + 14, what)
 
 
-DRAWING.text(4, 14, "Q", "label")
-grid(4, 60, 4, 3)
-DRAWING.text(86, 14, "K transposed, whole numbers", "label")
-grid(100, 22, KEYS, 4, column=PICKED)
-DRAWING.text(258, 14, "S", "label")
-grid(230, 60, KEYS, 3, column=PICKED)
-DRAWING.box(230 + PICKED * CELL - 12, 22, 40, 22, "copy", "K_j")
-DRAWING.text(230 + PICKED * CELL + 34, 37, "times", "label")
-
-DRAWING.text(4, 136, "P", "label")
-grid(4, 172, KEYS, 3, column=PICKED)
-DRAWING.box(4 + PICKED * CELL - 12, 140, 40, 22, "copy", "V_j")
-DRAWING.text(4 + PICKED * CELL + 34, 155, "times", "label")
-DRAWING.text(150, 136, "V, whole numbers", "label")
-grid(150, 144, 5, KEYS, row=PICKED)
-DRAWING.text(268, 164, "O", "label")
-grid(268, 172, 5, 3)
+bits(22, "d17 in f16", "11001", 0, "1024 + u, less 1032")
+bits(72, "here", "00000", 0, "u times 2^-24")
+bits(122, "here, as it stands", "00000", 4, "u times 2^-20")
