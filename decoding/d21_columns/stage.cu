@@ -47,7 +47,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest.writes_lse = true;
   rest.workspace_bytes = workspace_bytes<C>;
   rest.from_first_key = true;
-  rest.few_rows = C::BR;
+  rest.few_rows = C::Wide::BR;
   rest.conflict_ways = 1.0;
   rest.recorded = true;
   return ladder::make_variant<C>(run<C>, flash_attention<C, true>, predict<C>, std::move(rest));
