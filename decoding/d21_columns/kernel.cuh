@@ -195,8 +195,7 @@ struct WarpRows {
   }
 };
 
-// LOAD  Four lanes copy a row, of a tensor whose strides are in bytes here. What is behind the last key, or behind d, is
-//       zeros.
+// LOAD  Four lanes copy a row of a tensor whose strides are in bytes. What is behind the last key, or d, is zeros.
 template <class C, class Keys>
 __device__ __forceinline__ void load_tile(uint32_t tile, const uint8_t* from, const ForwardParams::Strides& strides,
                                           const Keys& keys, int first_key, int d) {

@@ -22,8 +22,8 @@ using forward::LOG2E;
 constexpr int ROW_BYTES = HEAD_DIM / 2, ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 32 numbers
 constexpr int SCALES_BYTES = 8;                                       // of a key: K's, and V's
 
-// Eight numbers of four bits as four times two f16, 0 and 4, 1 and 5, 2 and 6, 3 and 7. With its highest bit turned such
-// a number is 8 more and has no sign: u. Where it stands lowest that is u * 2^-24, and four bits higher u * 2^-20.
+// Eight numbers of four bits as four times two f16: 0 and 4, 1 and 5, 2 and 6, 3 and 7. With its highest bit turned a
+// number is 8 more and has no sign: u. Where it stands lowest that is u * 2^-24, and four bits higher u * 2^-20.
 __device__ __forceinline__ void unpack(uint32_t eight, uint32_t (&two)[4]) {
   constexpr int A_AND_B_XOR_C = 0x6A;
   for (int i = 0; i < 4; ++i) {
@@ -76,9 +76,9 @@ struct WarpRows {
   float O_frag[PV_M_TILES][EIGHTS][4];  // of O with columns as rows: 16 of them, and eight rows
   float S_of_zeros[4], O_of_zeros[EIGHTS][4];
 
-  // LOAD  In the order of d17, as f16, a row times a power of two that brings its largest number below 2^15: so what is
-  //       lost is 2^-36 of that. What meets K's higher four bits is 16 times less. The rows from 8 to 15 are zeros where
-  //       there are only eight.
+  // LOAD  In the order of d17, as f16, a row times a power of two that brings its largest number below 2^15: what is
+  //       lost is 2^-36 of that. What meets K's higher four bits is 16 times less. Rows from 8 on are zeros where there
+  //       are only eight.
   __device__ __forceinline__ void load_Q(const CacheParams& p, const Rows& rows, int sequence) {
     const uint32_t lane = threadIdx.x % 32;
     for (int half = 0; half < 2; ++half) {
@@ -228,8 +228,7 @@ struct WarpRows {
   }
 };
 
-// LOAD  Four lanes copy a row, of a tensor whose strides are in bytes here. What is behind the last key, or behind d, is
-//       zeros.
+// LOAD  Four lanes copy a row of a tensor whose strides are in bytes. What is behind the last key, or d, is zeros.
 template <class C, class Keys>
 __device__ __forceinline__ void load_tile(uint32_t tile, const uint8_t* from, const ForwardParams::Strides& strides,
                                           const Keys& keys, int first_key, int d) {
