@@ -1,5 +1,5 @@
 // d22_smallest. Four bits are a number as they stand: below a sign and an exponent of zero they are one of f16's
-// smallest, u * 2^-24. So nothing is converted. That they count from 8 is taken from sums, which are few.
+// smallest, u * 2^-24. So none is converted. That V's count from 8 is taken from sums, which are few.
 // Before:  d21_columns takes eleven instructions for eight numbers, and those are half of all.
 // Tile:    8x32 for each of 8 warps, two blocks on an SM; or 16x32 where there are more rows, and one.
 //          Shared: 102 KiB (a warp 12.75: K, V and their scales 3 x 4.25).
@@ -30,6 +30,11 @@ __device__ __forceinline__ void unpack(uint32_t eight, uint32_t (&two)[4]) {
     const uint32_t at = i % 2 == 0 ? 1 : 16;
     two[i] = lop3_b32<A_AND_B_XOR_C>(i < 2 ? eight : eight >> 8, 0x000f000f * at, 0x00080008 * at);
   }
+}
+// And with their signs, which are exact there, too.
+__device__ __forceinline__ void unpack_signed(uint32_t eight, uint32_t (&two)[4]) {
+  unpack(eight, two);
+  for (int i = 0; i < 4; ++i) two[i] = sub_f16x2(two[i], 0x00080008 * (i % 2 == 0 ? 1 : 16));
 }
 constexpr float LOW = 0x1p-24f, HIGH = 0x1p-20f;
 
@@ -74,7 +79,7 @@ struct WarpRows {
   int query_of[2];  // a lane has two rows of 16, 8 apart
   float scale_log2[EIGHTS], max[EIGHTS], sum[EIGHTS];
   float O_frag[PV_M_TILES][EIGHTS][4];  // of O with columns as rows: 16 of them, and eight rows
-  float S_of_zeros[4], O_of_zeros[EIGHTS][4];
+  float O_of_zeros[EIGHTS][4];
 
   // LOAD  In the order of d17, as f16, a row times a power of two that brings its largest number below 2^15: what is
   //       lost is 2^-36 of that. What meets K's higher four bits is 16 times less. Rows from 8 on are zeros where there
@@ -104,12 +109,6 @@ struct WarpRows {
         Q_frag[i / 2][i % 2 * 2 + half] = pack_f16x2(number(low, i % 2) * of, number(high, i % 2) * of);
       }
     }
-    // What a key of zeros would get.
-    for (float& each : S_of_zeros) each = 0;
-    uint32_t zeros[4];
-    unpack(0, zeros);
-    for (const auto& slice : Q_frag) mma<f16>(S_of_zeros, slice, zeros[0], zeros[1]);
-    for (float& each : S_of_zeros) each = -each;
     for (int half = 0; half < EIGHTS; ++half) {
       max[half] = forward::NO_KEY, sum[half] = 0;
       for (float& each : O_of_zeros[half]) each = 0;
@@ -144,15 +143,14 @@ struct WarpRows {
 
     // QK  As in d17: 16 B of a key are a lane's part of all eight slices.
     const uint32_t lane_K = smem_K + chunk_offset(lane / 4, lane % 4);
-    float S_frag[QK_N_TILES][4];
+    float S_frag[QK_N_TILES][4] = {};
 #pragma unroll
     for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-      for (int i = 0; i < 4; ++i) S_frag[key_tile][i] = S_of_zeros[i];
       const uint4 K = ld_shared_v4(lane_K + key_tile * 8 * ROW_BYTES);
       const uint32_t eights[4] = {K.x, K.y, K.z, K.w};
       for (int i = 0; i < 4; ++i) {
         uint32_t K_frag[4];
-        unpack(eights[i], K_frag);
+        unpack_signed(eights[i], K_frag);
         for (int of_two = 0; of_two < 2; ++of_two)
           mma<f16>(S_frag[key_tile], Q_frag[i * 2 + of_two], K_frag[of_two * 2], K_frag[of_two * 2 + 1]);
       }

@@ -18,9 +18,7 @@ ladder::Counts predict(const ladder::Launched& spec) {
   }
   const uint64_t tiles = tiles_of_rows<C>(spec) * spec.batch * spec.key_heads();
   const uint64_t of_keys = (spec.keys() + C::STEP - 1) / C::STEP * C::WARPS;  // of a warp
-  const uint64_t warps = tiles * decoding::shares_of<C>(tiles, spec.keys(), spec.multiprocessors) * C::WARPS;
-  return {.mma = tiles * of_keys * (C::BC / 8 * (HEAD_DIM / 16) + C::BR / 8 * C::BC / 16 * (HEAD_DIM / 16 + 1)) +
-                 warps * (HEAD_DIM / 16),  // and of zeros
+  return {.mma = tiles * of_keys * (C::BC / 8 * (HEAD_DIM / 16) + C::BR / 8 * C::BC / 16 * (HEAD_DIM / 16 + 1)),
           .ldmatrix = tiles * of_keys * (C::BC / 16) * (HEAD_DIM / 64)};
 }
 
