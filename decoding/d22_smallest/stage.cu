@@ -70,7 +70,7 @@ const ladder::Registration registration({
         "beside 1024 1.01; batch 64 beside 8192 0.31. Within 6 %. At batch 8 beside 65536 that is 3.9 TB/s of its own "
         "bytes, nearly what d13 reads: a warp executes some 16 instructions for a key where d21 has 20.",
     .min_sm = 90,
-    .needs = "mma.m16n8k16 in f16, lop3, cp.async, shfl, griddepcontrol, 102 KiB of shared memory",
+    .needs = "mma.m16n8k16 in f16, lop3, sub.f16x2, cp.async, shfl, griddepcontrol, 102 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 255, .spill_bytes = 64, .reason = "two blocks of 256 threads are on an SM"}},
     .variants = {variant<bf16>(), variant<f16>({.label = "f16"})},
 });
