@@ -5,17 +5,22 @@ namespace {
 
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
-  return ladder::decoding::products_of_packed<C>(spec, 32);
+  using namespace ladder::decoding;
+  if (tiles_of_rows<C>(spec) == 1 && is_short<C>(blocks_of<C>(spec), spec.keys(), spec.multiprocessors))
+    return products_of_packed_tile<typename C::Short>(spec, 32);
+  return products_of_packed<C>(spec, 32);
 }
 
+// Of blocks with half as long steps there are the most shares.
 template <class C>
 uint64_t workspace_bytes(const ladder::Shape& spec) {
-  return ladder::decoding::of_tile<C>(spec, [&](auto tile) {
+  const auto bytes = [&](auto tile) -> uint64_t {
     using Tile = decltype(tile);
     const uint64_t blocks = ladder::decoding::blocks_of<Tile>(spec);
     const int shares = blocks == 0 ? 1 : decoding::shares_of<Tile>(blocks, spec.keys(), decoding::MOST_SHARES);
     return ladder::decoding::parts_bytes(spec, shares);
-  });
+  };
+  return ladder::decoding::tiles_of_rows<C>(spec) > 1 ? bytes(typename C::Wide()) : bytes(typename C::Short());
 }
 
 template <class T, class Byte>

@@ -60,15 +60,16 @@ Counts products_of_pairs(const Launched& spec) {
           .ldmatrix = of_warps * 2 * (C::BC / 16) * (HEAD_DIM / 16)};
 }
 // Of d13_bytes: what of V ldmatrix reads, so many columns at a time; K comes by other loads.
+template <class Tile>
+Counts products_of_packed_tile(const Launched& spec, uint64_t columns) {
+  if (!has_all_tiles(spec)) return {};
+  const uint64_t of_warps = blocks_of<Tile>(spec) * ((spec.keys() + Tile::STEP - 1) / Tile::STEP) * Tile::WARPS;
+  return {.mma = of_warps * (Tile::BR / 16) * 2 * (Tile::BC / 8) * (HEAD_DIM / 16),
+          .ldmatrix = of_warps * (Tile::BC / 16) * (HEAD_DIM / columns)};
+}
 template <class C>
 Counts products_of_packed(const Launched& spec, uint64_t columns) {
-  if (!has_all_tiles(spec)) return {};
-  return of_tile<C>(spec, [&](auto tile) {
-    using Tile = decltype(tile);
-    const uint64_t of_warps = blocks_of<Tile>(spec) * ((spec.keys() + Tile::STEP - 1) / Tile::STEP) * Tile::WARPS;
-    return Counts{.mma = of_warps * (Tile::BR / 16) * 2 * (Tile::BC / 8) * (HEAD_DIM / 16),
-                  .ldmatrix = of_warps * (Tile::BC / 16) * (HEAD_DIM / columns)};
-  });
+  return of_tile<C>(spec, [&](auto tile) { return products_of_packed_tile<decltype(tile)>(spec, columns); });
 }
 
 // Of d10_along, where each share of a tile reads its Q by ldmatrix, too.
