@@ -81,16 +81,16 @@ struct Lists {
     int key[2], stencil[2];
   };
   __device__ __forceinline__ Halves operator()(int tile) const {
-    Halves of = {{p.n_k, p.n_k}, {0, 0}};
+    Halves here = {{p.n_k, p.n_k}, {0, 0}};
     const int each = p.block_keys / HALF;
     for (int i = 0; i < 2; ++i) {
       const int number = 2 * (tile - first) + i;
       if (number >= halves) continue;
       const int* const entry = p.lists + 2 * (list * p.most_blocks + number / each);
-      of.key[i] = ld_global_s32(entry) * p.block_keys + number % each * HALF;
-      of.stencil[i] = ld_global_s32(entry + 1) + number % each;
+      here.key[i] = ld_global_s32(entry) * p.block_keys + number % each * HALF;
+      here.stencil[i] = ld_global_s32(entry + 1) + number % each;
     }
-    return of;
+    return here;
   }
 };
 
