@@ -42,7 +42,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "f03_ahead",
     .previous = "f02_two",
-    .role = ladder::Role::branch,
+    .role = ladder::Role::lost,
     .more_lines =
         {ladder::MoreLines::other,
          "Scores are made and weighed in halves of a tile, each with registers, a mask and a sum of its own."},
