@@ -64,9 +64,10 @@ struct Half : Mask {
   __device__ __forceinline__ int end_of(int query) const { return Mask::end_of(query) - before; }
 };
 
-// f01_e4m3's, of half a tile at a time. A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2 - base).
-// `base` is the same in a row's four lanes. The sum of the weights tells whether it was enough: where it is below 448,
-// so is each of them. If it is not, they are made again, and what the tile's first half has got already is shrunk.
+// f01_e4m3's, of half a tile at a time. A lane's share of two rows: their scores S become weights
+// P = 2^(S * scale_log2 - base). `base` is the same in a row's four lanes. The sum of the weights tells whether it was
+// enough: where it is below 448, so is each of them. If it is not, they are made again, and what the tile's first half
+// has got already is shrunk.
 template <int BC>
 struct Softmax {
   using Scores = float (&)[BC / 16][4];
