@@ -21,8 +21,8 @@ using forward::Window, forward::Work;
 
 constexpr int SLICE = 32;  // bytes of a row, and elements, that one instruction multiplies
 
-// e4m3 ends at 448, and loses bits below 2^-6. A row's largest score weighs 2^4 when the row looks for it, of which e4m3
-// loses nothing; 16 weights, a lane's share of half a tile, may be nearly twice as large until they add up to more.
+// e4m3 ends at 448, and loses bits below 2^-6. A row's largest score weighs 2^4 when the row looks
+// for it, a number of e4m3; 16 weights, a lane's share of half a tile, may be 2^0.8 times as large.
 constexpr float WEIGHT_OF_MAX = 4, RESCALE_ABOVE = 0.8f;  // log2 units; 16 * 2^4.8 is 446
 constexpr float SUM_LIMIT = 448;                          // of a lane's weights of a row and half a tile
 
@@ -64,9 +64,10 @@ struct Half : Mask {
   __device__ __forceinline__ int end_of(int query) const { return Mask::end_of(query) - before; }
 };
 
-// f01_e4m3's, of half a tile at a time. A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2 - base).
-// `base` is the same in a row's four lanes. The sum of the weights tells whether it was enough: where it is below 448,
-// so is each of them. If it is not, they are made again, and what the tile's first half has got already is shrunk.
+// f01_e4m3's, of half a tile at a time. A lane's share of two rows: their scores S become weights
+// P = 2^(S * scale_log2 - base). `base` is the same in a row's four lanes. The sum of the weights tells whether it was
+// enough: where it is below 448, so is each of them. If it is not, they are made again, and what the tile's first half
+// has got already is shrunk.
 template <int BC>
 struct Softmax {
   using Scores = float (&)[BC / 16][4];

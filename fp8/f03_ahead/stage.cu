@@ -34,7 +34,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest.workspace_bytes = workspace_bytes<C>;
   rest.from_first_key = true;
   rest.largest_score = 0x1p18f;
-  rest.keys_of_one_sign = 2048;  // not for the sum: where weights rise key by key their roundings do not cancel
+  rest.keys_of_one_sign = 2048;  // rising_weights: the chapter says why
   rest.recorded = true;
   return ladder::make_variant<C>(run<C>, flash_attention<C, NoMask>, predict<C>, std::move(rest));
 }
@@ -42,7 +42,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "f03_ahead",
     .previous = "f02_two",
-    .role = ladder::Role::branch,
+    .role = ladder::Role::lost,
     .more_lines =
         {ladder::MoreLines::other,
          "Scores are made and weighed in halves of a tile, each with registers, a mask and a sum of its own."},

@@ -1,6 +1,6 @@
 // f04_turned: V is turned in the kernel, on its way, by warps of the warpgroup that copies.
 // Before:  f03_ahead turns V in a launch before, which reads and writes all of it.
-// Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies and turns.  Shared: 224 KiB and 288 B.
+// Tile:    128x128, 8 warps: two warpgroups of 64 queries, a third that copies and turns.  Shared: 224 KiB and 288 B.
 //          Needs d <= 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR == BC == 128, sm_90a.
 // Shapes:  Q: [batch, heads, n_q, d] e4m3; K, V: [batch, kv_heads, n_k, d] e4m3; O: as Q, f16 or bf16; in any strides.
 //          Their scales: [batch, heads] and [batch, kv_heads] f32. LSE: [batch, heads, n_q] f32.
@@ -343,9 +343,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   end_together<BLOCKS>();
 }
 
-// LAUNCH  As many blocks as run at the same time, one per SM, in pairs, or fewer where there is less to do. The pointers
-//         of `p` belong to the device and are multiples of 16 B, as are strides. A map tells the copy engine where rows
-//         end: what it asks for behind is zeros, and what it stores there is dropped.
+// LAUNCH  As many blocks as run at the same time, one per SM, in pairs, or fewer where there is less to do. The
+//         pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells the copy engine
+//         where rows end: what it asks for behind is zeros, and what it stores there is dropped.
 template <class C, class Mask>
 void start(Device& device, const ByteInputParams& p) {
   const auto map = [&](const void* tensor, const ForwardParams::Strides& strides, int heads, int n, uint32_t rows) {

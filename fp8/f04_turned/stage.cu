@@ -28,7 +28,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest.writes_lse = true;
   rest.from_first_key = true;
   rest.largest_score = 0x1p18f;
-  rest.keys_of_one_sign = 2048;  // not for the sum: where weights rise key by key their roundings do not cancel
+  rest.keys_of_one_sign = 2048;  // rising_weights: the chapter says why
   rest.recorded = true;
   return ladder::make_variant<C>(run<C>, flash_attention<C, NoMask>, predict<C>, std::move(rest));
 }
@@ -36,7 +36,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "f04_turned",
     .previous = "f03_ahead",
-    .role = ladder::Role::branch,
+    .role = ladder::Role::lost,
     .more_lines = {ladder::MoreLines::other, "A role more, and a ring: V as it comes, and what turns it on its way."},
     .idea = "V is turned in the kernel, by two warps of the warpgroup that copies.",
     .limit = "f03_ahead turns V in a launch before, which reads and writes all of it while nobody multiplies.",

@@ -43,6 +43,13 @@ std::vector<View> all_views(const Spec& spec, int more_heads, InputKind kind) {
       if (view[i] % group != 0 || (common && *common != view[i] / group)) return false;
       common = view[i] / group;
     }
+    // Bytes by another head's scale may be 2^14 times as large: scores that no rung takes, and an O whose tolerance hides all others.
+    for (size_t i = 0; i < view.size(); ++i) {
+      const std::string_view name = inputs[i].name;
+      if (!name.ends_with("_scales")) continue;
+      const size_t of = place_of(inputs, name.substr(0, name.find('_')));
+      if (of < view.size() && view[of] != view[i]) return false;
+    }
     return true;
   };
   std::vector<View> views{{}};
