@@ -11,11 +11,11 @@ class Flex(SdpaContestant):
     FEATURES = SdpaContestant.FEATURES | {"window", "intervals", "blocks"}
 
     def __init__(self, request):
-        if torch is not None and torch.cuda.is_available() and not {"intervals", "blocks"} & set(request.get("features", [])):
-            raise Refusal("problems with intervals of keys or lists of blocks alone here")
         AttentionContestant.__init__(self, request, name="flex", layout="bhnd")
 
     def take(self, request):
+        if not {"intervals", "blocks"} & set(request["features"]):
+            raise Refusal("problems with intervals of keys or lists of blocks alone here")
         from torch.nn.attention import flex_attention
 
         super().take(request)

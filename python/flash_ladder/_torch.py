@@ -357,15 +357,22 @@ def below_autograd(op, keyset, arguments):
         return op.redispatch(keyset & torch._C._after_autograd_keyset, *arguments)
 
 
+def _packed_of(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, mask_first, mask_end, blocks):
+    """As _spread() takes it apart."""
+    if blocks and blocks[0] is not None:
+        return _attention.BlockLists(*blocks)
+    if mask_first is not None:
+        return _attention.MaskIntervals(mask_first, mask_end)
+    return None if cu_seqlens_q is None else _attention.Packed(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
+
+
 def _kernel(
     q, k, v, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None, return_lse=False, rung=None,
     cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0, deterministic=False, mask_first=None, mask_end=None,
     *blocks,
 ):  # fmt: skip
     _say_that_it_is_slow(q)
-    packed = None if cu_seqlens_q is None else _attention.Packed(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
-    packed = packed if mask_first is None else _attention.MaskIntervals(mask_first, mask_end)
-    packed = _attention.BlockLists(*blocks) if blocks and blocks[0] is not None else packed
+    packed = _packed_of(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, mask_first, mask_end, blocks)
     window = None if window is None else tuple(window)
     result = _attention.run(q, k, v, causal, scale, window, softcap, alibi_slopes, sink, return_lse, None, rung, packed)
     return result if return_lse else (result, q.new_empty(0, dtype=torch.float32))
@@ -406,21 +413,19 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx, inputs, output):
         _, q, k, v, causal, scale, window, softcap, alibi_slopes, sink, _, _, cu_seqlens_q, cu_seqlens_k, *rest = inputs
-        rest, (mask_first, _, lists, *_) = rest[:3], rest[3:]
-        if mask_first is not None or lists is not None:
-            raise NotImplementedError(f"{'mask_intervals' if lists is None else 'block_mask'}: no rung has gradients of them yet.{WITHOUT}")
-        ctx.save_for_backward(q, k, v, alibi_slopes, sink, cu_seqlens_q, cu_seqlens_k, *output)
-        ctx.options, ctx.rest = (causal, scale, window, softcap), rest  # longest, and deterministic
+        ctx.save_for_backward(q, k, v, alibi_slopes, sink, cu_seqlens_q, cu_seqlens_k, *rest[3:9], *output)
+        ctx.options, ctx.rest = (causal, scale, window, softcap), (rest[:3], rest[9:])  # longest, and deterministic; sizes of lists
         ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx, d_out, d_lse):
-        q, k, v, alibi_slopes, sink, cu_seqlens_q, cu_seqlens_k, out, lse = ctx.saved_tensors
+        q, k, v, alibi_slopes, sink, cu_seqlens_q, cu_seqlens_k, *masks, out, lse = ctx.saved_tensors
         if ctx.needs_input_grad[8]:
             raise NotImplementedError(f"Of alibi_slopes there are no gradients.{WITHOUT}")
         if lse.numel() == 0 and out.numel() > 0:
             raise NotImplementedError("Gradients need LSE: return_lse=True, or flash_ladder.attention, which sees to that.")
-        rest = *ctx.options, alibi_slopes, sink, cu_seqlens_q, cu_seqlens_k, *ctx.rest
+        of_lengths, of_lists = ctx.rest
+        rest = *ctx.options, alibi_slopes, sink, cu_seqlens_q, cu_seqlens_k, *of_lengths, *masks, *of_lists
 
         def backward(d_out, out, v):
             if _transforms() is not None:
@@ -460,9 +465,9 @@ operator(f"attention(Tensor q, Tensor k, Tensor v, {_OPTIONS}, bool return_lse=F
 
 def _backward_kernel(
     d_out, out, lse, q, k, v, causal=False, scale=None, window=None, softcap=0.0, alibi_slopes=None, sink=None, cu_seqlens_q=None,
-    cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0, deterministic=False,
+    cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0, deterministic=False, mask_first=None, mask_end=None, *blocks,
 ):  # fmt: skip
-    packed = None if cu_seqlens_q is None else _attention.Packed(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
+    packed = _packed_of(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, mask_first, mask_end, blocks)
     window = None if window is None else tuple(window)
     return _attention.gradients(d_out, out, lse, q, k, v, causal, scale, window, softcap, alibi_slopes, sink, packed, deterministic)
 
@@ -505,7 +510,7 @@ class _Backward(torch.autograd.Function):
         raise NotImplementedError(f"Second derivatives: no rung has gradients of gradients.{WITHOUT}")
 
 
-operator(f"attention_backward(Tensor d_out, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, {_OPTIONS}, {_PACKED}) -> (Tensor, Tensor, Tensor, Tensor)",
+operator(f"attention_backward(Tensor d_out, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, {_OPTIONS}, {_PACKED}, {_INTERVALS}, {_BLOCKS}) -> (Tensor, Tensor, Tensor, Tensor)",
          _backward_kernel, _backward_fake, _backward_autograd)  # fmt: skip
 
 

@@ -638,7 +638,7 @@ def _backward_kernel(d_out, out, lse, q, k, v, code, positions, left, right, sca
     causal, window = _causal_and_window(meaning.left, meaning.right)
     options, deterministic = (causal, scale, window, softcap, None, sink), torch.are_deterministic_algorithms_enabled()
     if meaning.pieces is None:
-        return _attention.gradients(d_out, out, lse, q, k, v, *options, None, deterministic)
+        return _attention.gradients(d_out, out, lse, q, k, v, *options, meaning.intervals, deterministic)
     batch, n_q, heads, _ = q.shape
     n_k = k.shape[1]
     packed = _packed_of(meaning.pieces, n_q, n_k, batch * n_k, q.device)

@@ -353,15 +353,54 @@ class Intervals(unittest.TestCase):
         self.assertFalse(torch.equal(one[:, 50:], other[:, 50:]))
         self.assertTrue(torch.equal(one, flash_ladder.attention(q, k, v, mask_intervals=(self.first, self.end))))
 
-    def test_gradients_are_refused(self):
-        q, k, v = tensors(dtype=torch.bfloat16)
-        q.requires_grad_()
-        with self.assertRaisesRegex(NotImplementedError, "intervals of keys"):
-            flash_ladder.attention(q, k, v, mask_intervals=(self.first, self.end))
-        with self.assertRaisesRegex(NotImplementedError, "mask_intervals"):
-            torch.ops.flash_ladder.attention(q, k, v, return_lse=True, mask_first=self.first, mask_end=self.end)
-        with torch.no_grad():
-            flash_ladder.attention(q, k, v, mask_intervals=(self.first, self.end))
+    def test_gradients_are_those_of_documents(self):
+        for dtype in (torch.bfloat16, torch.float16):
+            q, k, v = tensors(dtype=dtype)
+            k, v = (each[:, :, :1].contiguous() for each in (k, v))
+            first, end = self.first.clone(), self.end.clone()
+            end[0, 60:63] = first[0, 60:63]  # three queries that see nothing
+            seen = (torch.arange(128) >= first[0][:, None]) & (torch.arange(128) < end[0][:, None]) & torch.ones(128, 128).tril().bool()
+
+            def of_documents(q, k, v):
+                return flash_ladder.attention(q, k, v, causal=True, mask_intervals=(first, end), return_lse=True)
+
+            def in_double(q, k, v):
+                q, k, v = (each.double().transpose(1, 2) for each in (q, k, v))
+                scores = (q @ k.repeat_interleave(2, 1).mT * q.shape[-1]**-0.5).masked_fill(~seen, -1e30)
+                weights = scores.softmax(-1) * seen
+                return (weights @ v.repeat_interleave(2, 1)).transpose(1, 2), scores.logsumexp(-1)
+
+            def gradients(of, on_lse):
+                leaves = [each.detach().clone().requires_grad_() for each in (q, k, v)]
+                out, lse = of(*leaves)
+                loss = (out.double() * torch.sin(torch.arange(out.numel())).view(out.shape)).sum()
+                loss = loss + lse.double()[:, :, seen.any(1)].square().sum() / 100 if on_lse else loss
+                return torch.autograd.grad(loss, leaves)
+
+            for on_lse in (False, True):
+                for found, wanted in zip(gradients(of_documents, on_lse), gradients(in_double, on_lse)):
+                    self.assertLess((found.double() - wanted.double()).abs().max().item(), 0.04 if dtype is torch.bfloat16 else 6e-3)
+                    self.assertEqual(found.isfinite().all().item(), True)
+            self.assertEqual(gradients(of_documents, False)[0][0, 60:63].abs().max().item(), 0)
+
+    def test_gradients_that_no_rung_has_are_refused_before_the_forward_pass(self):
+        intervals = self.first, self.end
+        for options, why in (({"deterministic": True}, "same sums in any order"), ({"softcap": 5.0}, "has no softcap"), ({"sink": torch.zeros(2)}, "has no sink")):
+            q, k, v = tensors(dtype=torch.bfloat16)
+            flash_ladder.attention(q, k, v, mask_intervals=intervals, **{**options, "deterministic": False})
+            with self.assertRaisesRegex(NotImplementedError, f"asks for gradients.*{why}"):
+                flash_ladder.attention(q.requires_grad_(), k, v, mask_intervals=intervals, **options)
+
+    def test_gradients_in_a_graph(self):
+        def loss(q, k, v, first, end):
+            return flash_ladder.attention(q, k, v, causal=True, mask_intervals=(first, end)).float().square().sum()
+
+        compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+        for of in (loss, compiled):
+            leaves = [each.requires_grad_() for each in tensors(dtype=torch.bfloat16)]
+            wanted = torch.autograd.grad(loss(*leaves, self.first, self.end), leaves)
+            for found, each in zip(torch.autograd.grad(of(*leaves, self.first, self.end), leaves), wanted):
+                self.assertLess((found - each).abs().max().item(), 0.02)
 
 
 class Blocks(unittest.TestCase):
@@ -402,6 +441,21 @@ class Blocks(unittest.TestCase):
                     sizes = {"batch": 2, "heads": 2} if name in ("dilated", "of a sequence") else {}
                     self.same(q, k, v, sees, self.mask(sees, 300, keys=keys, **sizes))
 
+    def test_gradients_are_those_of_its_masks(self):
+        masks = {"dilated": lambda b, h, q, k: ((q - k) % (h + 2) == 0) & (k < 250), "few": lambda b, h, q, k: (q < 128) & (k == 200) & (b == 0)}
+        for (name, sees), keys in itertools.product(masks.items(), (128, 64)):
+            with self.subTest(name, keys=keys):
+                q, k, v = (each.requires_grad_() for each in tensors(b=2, n=300, dtype=torch.bfloat16))
+                at = [torch.arange(size).reshape([-1 if i == j else 1 for j in range(4)]) for i, size in enumerate((2, 2, 300, 300))]
+                seen = torch.broadcast_to(sees(*at), (2, 2, 300, 300))
+                scores = torch.einsum("bqhd,bkhd->bhqk", q.double(), k.double()) * q.shape[-1]**-0.5
+                weights = scores.masked_fill(~seen, -1e30).softmax(-1) * seen
+                wanted = torch.einsum("bhqk,bkhd->bqhd", weights, v.double())
+                found = flash_ladder.attention(q, k, v, block_mask=self.mask(sees, 300, batch=2, heads=2, keys=keys))
+                of = torch.sin(torch.arange(wanted.numel())).view(wanted.shape)
+                for one, other in zip(*(torch.autograd.grad((each.double() * of).sum(), (q, k, v)) for each in (found, wanted))):
+                    self.assertLess((one - other).abs().max().item(), 0.06)
+
     def test_a_graph_has_no_break(self):
         q, k, v = tensors(n=256, dtype=torch.bfloat16)
         lists = flash_ladder.block_lists(self.mask(lambda b, h, q, k: q >= k, 256), q, k)
@@ -412,6 +466,10 @@ class Blocks(unittest.TestCase):
         compiled = torch.compile(block, fullgraph=True, backend="aot_eager")
         for found, wanted in zip(compiled(q, k, v), block(q, k, v)):
             self.assertTrue(torch.equal(found, wanted))
+        leaves = [each.requires_grad_() for each in (q, k, v)]
+        for wanted, found in zip(*(torch.autograd.grad(of(*leaves)[0].float().square().sum(), leaves) for of in (block, compiled))):
+            self.assertLess((found - wanted).abs().max().item(), 0.03)
+        q, k, v = (each.detach() for each in leaves)
         names = "block_lists block_counts block_order block_stencils block_keys block_n_q block_n_k".split()
         torch.library.opcheck(torch.ops.flash_ladder.attention, (q, k, v), dict(zip(names, lists)))
 

@@ -59,14 +59,16 @@ class Peers(unittest.TestCase):
 
     def test_flex_attention_is_for_masks_with_holes_alone(self) -> None:
         for features, reason in ((["causal"], "problems with intervals of keys or lists of blocks alone here"), (["causal", "intervals", "softcap"], "no softcap here")):
-            answer, = self.answers("flex.py", {**REQUEST, "features": features}, torch=TORCH.format(gpu=True))
-            self.assertEqual(answer, {"ok": False, "reason": reason})
+            for peer, more in (("flex.py", {}), ("flex_bwd.py", {"dO": "file", "dQ": "here"})):
+                request = {**REQUEST, "features": features + ["backward"] * bool(more), "tensors": {**REQUEST["tensors"], **more}}
+                answer, = self.answers(peer, request, torch=TORCH.format(gpu=True))
+                self.assertEqual(answer, {"ok": False, "reason": reason})
 
     def test_gradients_are_a_problem_of_their_own(self) -> None:
         (self.folder / "xformers").mkdir()  # one without the extension, before any that is installed
         for peer, features, reason in (("fa2_bwd.py", ["causal"], "gradients alone here"), ("cudnn_bwd.py", [], "gradients alone here"),
                                        ("fa3_bwd.py", [], "gradients alone here"), ("fa3_bwd.py", ["backward"], "no xformers with a flash_attn_3/_C.so"),
-                                       ("fa2.py", ["backward"], "no backward here"), ("fa2_bwd.py", ["backward", "softcap"], "no softcap here")):
+                                       ("fa2.py", ["backward"], "no backward here"), ("flex_bwd.py", ["intervals"], "gradients alone here"), ("fa2_bwd.py", ["backward", "softcap"], "no softcap here")):
             answer, = self.answers(peer, {**REQUEST, "features": features, "tensors": {**REQUEST["tensors"], "dO": "file", "dQ": "here"}},
                                    torch=TORCH.format(gpu=True))
             self.assertEqual(answer, {"ok": False, "reason": reason})

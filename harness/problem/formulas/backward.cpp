@@ -344,7 +344,7 @@ Spec of_heads(const Spec& spec, int key_heads) {
 }
 
 // Those of the forward pass, and functions of scores where heads share keys and sequences have lengths of their own: a slope and a
-// sink are of a head of queries, and distances of a sequence.
+// sink are of a head of queries, and distances of a sequence. And intervals of keys, read by keys.
 std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
   std::vector<Spec> specs = forward().trials(accepts, forward_of(usual));
   const std::pair<uint32_t, const char*> asked[] = {
@@ -352,7 +352,9 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
       {ALIBI | GROUPED, "b=2 h=6 kv=2 n=256 alibi"},
       {ALIBI | VARLEN | TAILS | WINDOW, "b=3 h=2 nq=200 nk=300 alibi window=100,20 lens_q=200,1,77 lens_k=300,7,200"},
       {SINK | VARLEN | TAILS | CAUSAL | GROUPED, "b=3 h=8 kv=2 n=200 causal sink lens_q=150,1,77 lens_k=200,64,70"},
-      {SINK | WINDOW | TAILS | CROSS | CAUSAL, "h=4 nq=300 nk=200 causal window=40,0 sink"}};
+      {SINK | WINDOW | TAILS | CROSS | CAUSAL, "h=4 nq=300 nk=200 causal window=40,0 sink"},
+      // More tiles of 64 queries than a warp has lanes: the first and the 33rd see the same keys, and none between them.
+      {INTERVALS | TAILS | CROSS, "nq=2200 nk=300 intervals=64*0:100,1984*9:9,64*90:130,88*250:300"}};
   Spec plain;
   plain.d = usual.d, plain.softmax_scale = usual.softmax_scale;
   plain.q_type = usual.q_type, plain.kv_type = usual.kv_type, plain.o_type = usual.o_type;
