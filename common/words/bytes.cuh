@@ -9,8 +9,9 @@ constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM;  // of Q and K: one panel, the most that the engine swizzles; V has 128 keys in one
 constexpr int SLICE = 32;            // bytes of a row, and elements, that one instruction multiplies
 
-// f03_ahead. e4m3 ends at 448, and loses bits below 2^-6. A row's largest score weighs 2^4 when the row looks for it, of which e4m3
-// loses nothing; 16 weights, a lane's share of half a tile, may be nearly twice as large until they add up to more.
+// f03_ahead. e4m3 ends at 448, and loses bits below 2^-6. A row's largest score weighs 2^4 when the row looks for it,
+// of which e4m3 loses nothing; 16 weights, a lane's share of half a tile, may be nearly twice as large until they add
+// up to more.
 constexpr float WEIGHT_OF_MAX = 4, RESCALE_ABOVE = 0.8f;  // log2 units; 16 * 2^4.8 is 446
 constexpr float SUM_LIMIT = 448;                          // of a lane's weights of a row and half a tile
 

@@ -510,8 +510,8 @@ struct Softmax {
     max[lane_row] = to;
     sum[lane_row] *= correction[lane_row];
   }
-  // The first tile, and some lane's largest score is huge, or a sink is; `score` is the row's largest. From a huge row's
-  // scores the largest is taken before they are scaled.
+  // The first tile, and some lane's largest score is huge, or a sink is; `score` is the row's largest. From a huge
+  // row's scores the largest is taken before they are scaled.
   __device__ __forceinline__ void begin_huge(Scores S, const float (&score)[2],
                                              const float (&plus)[2] LADDER_SITE_PARAMETER) {
     const float inverse = 1 / scale_log2;

@@ -105,9 +105,9 @@ struct WarpRows {
         const T* const Q = static_cast<const T*>(p.Q) + sequence * p.Q_strides.batch +
                            rows.head(row) * p.Q_strides.head + query * p.Q_strides.row + column;
         for (int eight = 0; eight < 4; ++eight) {
-          uint4 of = {0, 0, 0, 0};
-          if (rows.has(row) && column + eight * 8 < p.d) of = ld_global_v4(Q + eight * 8);
-          const uint32_t twos[4] = {of.x, of.y, of.z, of.w};
+          uint4 four = {0, 0, 0, 0};
+          if (rows.has(row) && column + eight * 8 < p.d) four = ld_global_v4(Q + eight * 8);
+          const uint32_t twos[4] = {four.x, four.y, four.z, four.w};
           for (int i = 0; i < 4; ++i) Q_frag[group][eight * 2 + i / 2][i % 2 * 2 + half] = to_f16x2(twos[i], T());
         }
       }
@@ -241,7 +241,7 @@ __device__ __forceinline__ void attend(const ByteParams& p, Keys keys, int share
       const int row = group * 16 + FragmentC::row(lane, 2 * half);
       for (int chunk = 0; chunk < ROW_CHUNKS; ++chunk) {
         const float *const even = &mine.O_frag[group][chunk * 2][2 * half], *const odd = even + 4;
-        const auto scaled = [&](float of) { return sum != 0 ? __float_as_uint(of * V_scale) : 0; };
+        const auto scaled = [&](float found) { return sum != 0 ? __float_as_uint(found * V_scale) : 0; };
         st_shared_v4(part_of(warp) + row * C::PART_ROW_BYTES + chunk * 64 + lane % 4 * 16,
                      {scaled(even[0]), scaled(odd[0]), scaled(even[1]), scaled(odd[1])});
       }
@@ -252,8 +252,8 @@ __device__ __forceinline__ void attend(const ByteParams& p, Keys keys, int share
   __syncthreads();  // safe to read what the other warps have found
   for (int row = warp; row < BR && rows.has(row); row += WARPS) {
     float O[4] = {};
-    const decoding::Joined all = decoding::join_warps<WARPS>(O, [&](int of) {
-      return decoding::WarpPart{part_of(of) + row * C::PART_ROW_BYTES + lane * 16, numbers_of(of, row)};
+    const decoding::Joined all = decoding::join_warps<WARPS>(O, [&](int of_warp) {
+      return decoding::WarpPart{part_of(of_warp) + row * C::PART_ROW_BYTES + lane * 16, numbers_of(of_warp, row)};
     });
     const int head = rows.head(row), query = rows.query(row);
     if (shares > 1) {

@@ -102,9 +102,9 @@ struct WarpRows {
         const T* const Q = static_cast<const T*>(p.Q) + sequence * p.Q_strides.batch +
                            rows.head(row) * p.Q_strides.head + query * p.Q_strides.row + column;
         for (int eight = 0; eight < 4; ++eight) {
-          uint4 of = {0, 0, 0, 0};
-          if (rows.has(row) && column + eight * 8 < p.d) of = ld_global_v4(Q + eight * 8);
-          const uint32_t twos[4] = {of.x, of.y, of.z, of.w};
+          uint4 four = {0, 0, 0, 0};
+          if (rows.has(row) && column + eight * 8 < p.d) four = ld_global_v4(Q + eight * 8);
+          const uint32_t twos[4] = {four.x, four.y, four.z, four.w};
           for (int i = 0; i < 4; ++i)
             Q_frag[group][eight * 2 + i / 2][i % 2 * 2 + half] =
                 prmt_b32(twos[i / 2], twos[i / 2 + 2], i % 2 == 0 ? 0x5410 : 0x7632);
@@ -143,9 +143,9 @@ struct WarpRows {
     float K_scales[QK_N_TILES][2], V_scales[QK_N_TILES][2];
 #pragma unroll
     for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-      const uint4 of = ld_shared_v4(smem_K + 2 * C::TILE_BYTES + (key_tile * 8 + lane % 4 * 2) * SCALES_BYTES);
-      K_scales[key_tile][0] = __uint_as_float(of.x), V_scales[key_tile][0] = __uint_as_float(of.y);
-      K_scales[key_tile][1] = __uint_as_float(of.z), V_scales[key_tile][1] = __uint_as_float(of.w);
+      const uint4 scales = ld_shared_v4(smem_K + 2 * C::TILE_BYTES + (key_tile * 8 + lane % 4 * 2) * SCALES_BYTES);
+      K_scales[key_tile][0] = __uint_as_float(scales.x), V_scales[key_tile][0] = __uint_as_float(scales.y);
+      K_scales[key_tile][1] = __uint_as_float(scales.z), V_scales[key_tile][1] = __uint_as_float(scales.w);
     }
 #pragma unroll
     for (int group = 0; group < M_TILES; ++group) {
@@ -263,8 +263,8 @@ __device__ __forceinline__ void attend(const TokenScaleParams& p, Keys keys, int
       const int row = group * 16 + FragmentC::row(lane, 2 * half);
       for (int i = 0; i < ROW_CHUNKS * 2; ++i) {
         const auto found = [&](int of_four) {
-          const float of = mine.O_frag[group][i / 2 * 4 + of_four][2 * half + i % 2];
-          return sum != 0 ? __float_as_uint(of) : 0;
+          const float each = mine.O_frag[group][i / 2 * 4 + of_four][2 * half + i % 2];
+          return sum != 0 ? __float_as_uint(each) : 0;
         };
         st_shared_v4(part_of(warp) + row * C::PART_ROW_BYTES + i / 2 * 128 + lane % 4 * 32 + i % 2 * 16,
                      {found(0), found(1), found(2), found(3)});
@@ -276,8 +276,8 @@ __device__ __forceinline__ void attend(const TokenScaleParams& p, Keys keys, int
   __syncthreads();  // safe to read what the other warps have found
   for (int row = warp; row < BR && rows.has(row); row += WARPS) {
     float O[4] = {};
-    const decoding::Joined all = decoding::join_warps<WARPS>(O, [&](int of) {
-      return decoding::WarpPart{part_of(of) + row * C::PART_ROW_BYTES + lane * 16, numbers_of(of, row)};
+    const decoding::Joined all = decoding::join_warps<WARPS>(O, [&](int of_warp) {
+      return decoding::WarpPart{part_of(of_warp) + row * C::PART_ROW_BYTES + lane * 16, numbers_of(of_warp, row)};
     });
     const int head = rows.head(row), query = rows.query(row);
     if (shares > 1) {
