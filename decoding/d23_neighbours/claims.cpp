@@ -28,7 +28,7 @@ CLAIM("of two heads a team fetches rows of 128 bytes, and all is read and multip
   const emulator::Counters &here = counted(rung(), of), &before = counted(previous(), of);
   CHECK(here.mma == before.mma);
   CHECK(traffic(here, "K and V", "ldmatrix").ideal == traffic(before, "K and V", "ldmatrix").ideal);
-  CHECK(traffic(here, "K and V", "ld.shared").taken == traffic(here, "K and V", "ld.shared").ideal);
+  CHECK(traffic(here, "K and V", "ld.shared").wavefronts == traffic(here, "K and V", "ld.shared").ideal);
 }
 
 CLAIM("an odd number of heads of keys costs what it did") {

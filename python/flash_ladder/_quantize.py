@@ -16,8 +16,8 @@ def quantize_kv(k, v, dtype="float8_e4m3fn", *, k_descale=None, v_descale=None):
     largest number it becomes that. NaN stays NaN in float8_e4m3fn, and becomes 0 in int8 and int4.
 
     In int4 each key of a head has a scale of its own, its largest magnitude over 7, and each value. Numbers go from -7 to 7, or with scales
-    that are given from -8 on. Two share a byte of uint8, the even column in its lower half. In memory the scales
-    of a head stand side by side: a GPU fetches 32 bytes at a time, and of several heads' scales it would use four.
+    that are given from -8 on. Two share a byte of uint8, the even column in its lower half. In memory all
+    rows of a head stand side by side, and its scales: a row has 64 bytes at most and a scale four, and a GPU fetches lines of 128.
 
     Args:
         k: [batch, n, kv_heads, d], of PyTorch, NumPy or CuPy. All of it counts: rows that nobody uses are left out before.
@@ -74,7 +74,7 @@ def _by_torch(arrays, array, scale, name: str):
         return numbers.to(torch.float8_e4m3fn), scale
     numbers = numbers.round().nan_to_num(0.0).to(torch.int8)
     if name == "int4":
-        return _packed(numbers.view(torch.uint8)), scale.transpose(1, 2).contiguous().transpose(1, 2)
+        return [each.transpose(1, 2).contiguous().transpose(1, 2) for each in (_packed(numbers.view(torch.uint8)), scale)]
     return numbers, scale
 
 
@@ -95,7 +95,7 @@ def _by_numpy(arrays, array, scale, name: str):
     if name != "float8_e4m3fn":
         numbers = module.nan_to_num(module.rint(numbers)).astype("int8")
         if name == "int4":
-            return _packed(numbers.view("uint8")), module.ascontiguousarray(scale.swapaxes(1, 2)).swapaxes(1, 2)
+            return [module.ascontiguousarray(each.swapaxes(1, 2)).swapaxes(1, 2) for each in (_packed(numbers.view("uint8")), scale)]
         return numbers, scale
     try:
         return numbers.astype(name), scale

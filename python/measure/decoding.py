@@ -209,7 +209,8 @@ def byte_cases(rungs: list[str]):
             there = [(q.to(K.dtype), K, *others) for q, K, *others in there]
             return graph_of([lambda each=each: call(*each) for each in there], unlike_of(*dequantised(*there[0][1:])), most)
 
-        quantised = lambda dtype: [(q, *flash_ladder.quantize_kv(K, V, dtype)) for q, K, V in copies]
+        by_tokens = lambda K, V, *scales: (K.contiguous(), V.contiguous(), *scales)  # quantize_kv lays four bits by heads
+        quantised = lambda dtype: [(q, *by_tokens(*flash_ladder.quantize_kv(K, V, dtype))) for q, K, V in copies]
         graphs = {rung: lambda rung=rung: of_rung(rung, copies) for rung in halves}
         graphs |= {f"{rung} {name}": lambda rung=rung, name=name: of_rung(rung, quantised(BYTES[name]))
                    for rung in rungs for name in READERS.get(rung, ())}  # fmt: skip

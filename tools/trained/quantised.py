@@ -41,9 +41,9 @@ class Cache:
         made = (k, v) if dtype is None else flash_ladder.quantize_kv(k, v, dtype)
         room = lambda of: torch.cat([of, of.new_zeros(of.shape[0], NEW, *of.shape[2:])], 1)
         self.k, self.v, *scales = made
-        self.k, self.v = room(self.k), room(self.v)
-        of_heads = lambda of: room(of).transpose(1, 2).contiguous().transpose(1, 2)  # side by side, as quantize_kv lays them
-        self.scales = [of_heads(of) if dtype == "int4" else of for of in scales]
+        by_heads = lambda of: room(of).transpose(1, 2).contiguous().transpose(1, 2)  # as quantize_kv lays four bits
+        self.k, self.v = (by_heads(of) if dtype == "int4" else room(of) for of in (self.k, self.v))
+        self.scales = [by_heads(of) if dtype == "int4" else of for of in scales]
 
     def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         """One query of each text, which sees its own key, too: [batch, 1, heads, d]."""
