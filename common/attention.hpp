@@ -156,3 +156,11 @@ struct ModelGradientParams {
   int left, right;  // keys before a query's own that it sees, and behind it; all, if negative
   int d;            // as ForwardParams'
 };
+
+// And what was done to a score, as ScoreParams has it: a softcap unless it is 0, slopes and sinks unless they are null.
+// Each sequence has its own gradient of a sink.
+struct ScoreGradientParams : ModelGradientParams {
+  float softcap;
+  const float *alibi_slopes, *sinks;  // [heads]
+  float* dsinks;                      // [batch, heads]
+};

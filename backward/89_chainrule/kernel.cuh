@@ -17,14 +17,6 @@ namespace {
 
 using namespace backward::models;
 
-// As ScoreParams has them: a softcap unless it is 0, slopes and sinks unless they are null. Each sequence has its own
-// gradient of a sink.
-struct ScoreGradientParams : ModelGradientParams {
-  float softcap;
-  const float *alibi_slopes, *sinks;  // [heads]
-  float* dsinks;                      // [batch, heads]
-};
-
 template <class T, int D, int BR, int BC, int WARPS, int STAGES>
 struct Config : Walk<T, D, BR, BC, WARPS, STAGES> {
   static_assert(BR * D == 64 * 128, "of dQ a warpgroup has 64 queries by 64 columns");
@@ -85,42 +77,15 @@ __device__ __forceinline__ float slope_of(const ScoreGradientParams& p, int head
   return p.alibi_slopes != nullptr && head < p.heads ? ld_global_f32(p.alibi_slopes + head) / p.softmax_scale : 0;
 }
 
-// dK and dV of BC keys, over all tiles of queries of all heads of their group, and what these keys add to dQ.
-// Grid (tiles of keys * kv_heads).
-template <class C, bool VARLEN, class Function>
-__global__ void __launch_bounds__(C::THREADS, 1)
-    gradients(ScoreGradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
-              const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map,
-              const __grid_constant__ TensorMap dK_map, const __grid_constant__ TensorMap dV_map) {
+// What a warpgroup does: dK and dV of its 64 keys, and half of what the block adds to dQ.
+template <bool VARLEN, class Function, class C>
+__device__ __forceinline__ void differentiate(const ScoreGradientParams& p, const Smem<C>& smem, const Keys<C>& keys,
+                                              const SeersNearby& seers, int group, int first_tile, int end_tile,
+                                              int tiles, const TensorMap& dK_map, const TensorMap& dV_map) {
   using T = typename C::T;
-  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
+  constexpr int BR = C::BR, BC = C::BC, STAGES = C::STAGES;
   constexpr int HEAD_DIM = C::HEAD_DIM, QUERY_SLICES = BR / 16;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
-
-  Keys<C> keys;
-  if (!keys.find(p)) return;
-
-  const Smem<C> smem;
-  smem.name();
-  if (threadIdx.x == 0) smem.init();
-  __syncthreads();  // safe to use the barriers
-
-  // Queries before these tiles, and behind them, see none of the block's keys. There may be no tile at all.
-  const SeersNearby seers(p, keys.sequence.n_q, keys.sequence.n_k);
-  const int first_tile = seers.first_tile<C>(keys.first_key), end_tile = seers.end_tile<C>(keys.first_key);
-  const int group = p.heads / p.kv_heads, tiles = group * (end_tile - first_tile);
-
-  // LOAD  K and V once; then a tile of queries whenever a stage is empty.
-  if (warp >= WARPS) {
-    setmaxnreg_dec<PRODUCER_REGISTERS>();
-    if (threadIdx.x == WARPS * 32)
-      load<VARLEN>(p, smem, Q_map, K_map, V_map, dO_map, keys, group, first_tile, end_tile, tiles);
-    // STORE  dQ of a tile whenever a warpgroup has stored its half.
-    if (warp > WARPS && warp <= WARPS + 2 && lane == 0)
-      add_dQ(p, smem, warp - WARPS - 1, keys, group, first_tile, end_tile, tiles);
-    return;
-  }
-  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
 
   // Descriptors, as 64_warpgroups explains them. Of dQ a warpgroup has a panel, or of a single one half of the rows.
   Operands<C> at(smem, warpgroup);
@@ -179,8 +144,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 
     // PV  dS goes to shared memory, queries as rows.
     store_transposed<BR>(smem.dS + buffer, dS_frag);
-    fence_proxy_async_shared();         // wgmma will find what this lane has stored
-    named_barrier_sync(1, WARPS * 32);  // safe to read dS, and to store the next one
+    fence_proxy_async_shared();            // wgmma will find what this lane has stored
+    named_barrier_sync(1, C::WARPS * 32);  // safe to read dS, and to store the next one
 
     // PV  dQ[64 queries x 64 columns] = dS K, of all keys of the block.
     float dQ_frag[PANEL_COLS / 8][4];
@@ -206,6 +171,44 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   // STORE  Each warp has 16 rows of dK and dV, and puts them where K and V were.
   stage_gradients(p, smem, dV_frag, dK_frag);
   copy_gradients<VARLEN>(smem, dV_map, dK_map, keys);
+}
+
+// dK and dV of BC keys, over all tiles of queries of all heads of their group, and what these keys add to dQ.
+// Grid (tiles of keys * kv_heads).
+template <class C, bool VARLEN, class Function>
+__global__ void __launch_bounds__(C::THREADS, 1)
+    gradients(ScoreGradientParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
+              const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap dO_map,
+              const __grid_constant__ TensorMap dK_map, const __grid_constant__ TensorMap dV_map) {
+  constexpr int WARPS = C::WARPS;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+
+  Keys<C> keys;
+  if (!keys.find(p)) return;
+
+  const Smem<C> smem;
+  smem.name();
+  if (threadIdx.x == 0) smem.init();
+  __syncthreads();  // safe to use the barriers
+
+  // Queries before these tiles, and behind them, see none of the block's keys. There may be no tile at all.
+  const SeersNearby seers(p, keys.sequence.n_q, keys.sequence.n_k);
+  const int first_tile = seers.first_tile<C>(keys.first_key), end_tile = seers.end_tile<C>(keys.first_key);
+  const int group = p.heads / p.kv_heads, tiles = group * (end_tile - first_tile);
+
+  // LOAD  K and V once; then a tile of queries whenever a stage is empty.
+  if (warp >= WARPS) {
+    setmaxnreg_dec<PRODUCER_REGISTERS>();
+    if (threadIdx.x == WARPS * 32)
+      load<VARLEN>(p, smem, Q_map, K_map, V_map, dO_map, keys, group, first_tile, end_tile, tiles);
+    // STORE  dQ of a tile whenever a warpgroup has stored its half.
+    if (warp > WARPS && warp <= WARPS + 2 && lane == 0)
+      add_dQ(p, smem, warp - WARPS - 1, keys, group, first_tile, end_tile, tiles);
+    return;
+  }
+  setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
+
+  differentiate<VARLEN, Function>(p, smem, keys, seers, group, first_tile, end_tile, tiles, dK_map, dV_map);
 }
 
 __device__ __forceinline__ int rows_of_sequence(const int* cu_seqlens, int sequence, int n) {

@@ -17,13 +17,6 @@ namespace {
 
 using namespace backward::models;
 
-// As 89_chainrule has them: a softcap unless it is 0, slopes and sinks unless they are null.
-struct ScoreGradientParams : ModelGradientParams {
-  float softcap;
-  const float *alibi_slopes, *sinks;  // [heads]
-  float* dsinks;                      // [batch, heads]
-};
-
 // Four warpgroups start with 128 registers per thread: 4 x 128 = 2 x 200 + 88 + 24.
 constexpr int KEEPER_REGISTERS = 200, ADDER_REGISTERS = 88;
 
@@ -385,8 +378,7 @@ void start(Device& device, const ScoreGradientParams& p) {
            map(p.dV, p.V_strides, p.kv_heads, p.n_k, 16));
   launch(device, query_gradients<C>, rows_grid, dim3(ROW_THREADS), 0, p);
   if (p.sinks != nullptr)
-    launch(device, sink_gradients<C, ScoreGradientParams>, dim3(p.batch, p.heads), dim3(ROW_THREADS),
-           ROW_THREADS / 32 * 4, p);
+    launch(device, sink_gradients<C>, dim3(p.batch, p.heads), dim3(ROW_THREADS), ROW_THREADS / 32 * 4, p);
 }
 
 template <class C, class Function>

@@ -3,14 +3,6 @@
 
 namespace {
 
-void convert(const ladder::Arguments& arguments, ScoreGradientParams& params) {
-  ladder::convert(arguments, static_cast<ModelGradientParams&>(params));
-  params.softcap = arguments.spec.softcap;
-  params.alibi_slopes = static_cast<const float*>(arguments.at("slopes"));
-  params.sinks = static_cast<const float*>(arguments.at("sinks"));
-  params.dsinks = static_cast<float*>(arguments.at("dsinks"));
-}
-
 // Products are counted per tile of queries, which meets the 64 keys of a block.
 template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
@@ -25,10 +17,7 @@ ladder::Counts predict(const ladder::Shape& shape) {
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest = ladder::backward::any_d<typename C::T>(
-      std::move(rest), ladder::backward::list_and_sum_bytes<C, C::HEAD_DIM + 2, Sequence>,
-      ladder::WINDOW | ladder::VARLEN | ladder::SOFTCAP | ladder::ALIBI | ladder::SINK, C::HEAD_DIM,
-      C::HEAD_DIM - PANEL_COLS + 8);
+  rest = ladder::backward::scores<C, Sequence>(std::move(rest));
   rest.conflict_ways = 1.0;
   return ladder::make_variant<C>(run<C>, gradients<C, false, Score<true>>, predict<C>, std::move(rest));
 }

@@ -164,7 +164,7 @@ __device__ __forceinline__ void weigh_less(float (&S)[TILES][4], uint32_t (&P)[T
           pack<T>(S[query_tile][2 * lane_row], S[query_tile][2 * lane_row + 1]);
   }
 }
-// dS = P (dP - D), rounded.
+// dS = P (dP - D), rounded (64_warpgroups).
 template <class T, int TILES, class Of>
 __device__ __forceinline__ void multiply_less(uint32_t (&dS)[TILES / 2][4], const float (&P)[TILES][4],
                                               const float (&dP)[TILES][4], Of D_of) {
@@ -186,7 +186,7 @@ __device__ __forceinline__ void begin_with(float (&left)[4], float (&right)[4], 
     right[i] = __uint_as_float(i % 2 == 0 ? of_queries.z : of_queries.w);
   }
 }
-// S becomes 2^(S scale_log2), and P is that, rounded.
+// S becomes 2^(S scale_log2), and P is that, rounded (74_initial).
 template <class T, int TILES>
 __device__ __forceinline__ void weigh(float (&S)[TILES][4], uint32_t (&P)[TILES / 2][4], float scale_log2) {
 #pragma unroll
@@ -197,7 +197,7 @@ __device__ __forceinline__ void weigh(float (&S)[TILES][4], uint32_t (&P)[TILES 
           pack<T>(S[query_tile][2 * lane_row], S[query_tile][2 * lane_row + 1]);
   }
 }
-// P is S, rounded.
+// P is S, rounded (74_initial).
 template <class T, int TILES>
 __device__ __forceinline__ void pack_weights(uint32_t (&P)[TILES / 2][4], const float (&S)[TILES][4]) {
 #pragma unroll
@@ -207,7 +207,7 @@ __device__ __forceinline__ void pack_weights(uint32_t (&P)[TILES / 2][4], const 
           pack<T>(S[query_tile][2 * lane_row], S[query_tile][2 * lane_row + 1]);
   }
 }
-// dS = P dP, rounded.
+// dS = P dP, rounded (74_initial).
 template <class T, int TILES>
 __device__ __forceinline__ void multiply(uint32_t (&dS)[TILES / 2][4], const float (&P)[TILES][4],
                                          const float (&dP)[TILES][4]) {
@@ -220,7 +220,7 @@ __device__ __forceinline__ void multiply(uint32_t (&dS)[TILES / 2][4], const flo
   }
 }
 // Of the sixteen queries a lane's four lie side by side in memory: columns c, c + 1, c + 8 and c + 9 of a fragment.
-// Where a row's number stands among them.
+// Where a row's number stands among them (74_initial).
 __device__ __forceinline__ int in_lane_order(int row) {
   return row / 16 * 16 + row % 8 / 2 * 4 + row % 16 / 8 * 2 + row % 2;
 }
@@ -332,8 +332,8 @@ using namespace backward;
 constexpr int HEAD_DIM = 128, ROW_BYTES = HEAD_DIM * 2, ROW_CHUNKS = ROW_BYTES / 16, PANELS = HEAD_DIM / PANEL_COLS;
 constexpr int COLUMN_TILES = HEAD_DIM / 8, D_SLICES = HEAD_DIM / 16;
 
-// Which keys a block has, and of which head: in a grid (keys / BC, batch * heads), read where it is asked for; or as
-// somebody has said.
+// Which keys a block has, and of which head: in a grid (keys / BC, batch * heads), read where it is asked for
+// (65_bulkreduce); or as somebody has said (71_longest).
 template <class C>
 struct BlockInGrid {
   __device__ __forceinline__ uint32_t head() const { return blockIdx.y; }

@@ -284,13 +284,14 @@ struct Keys {
   int first_key, kv_head;
 
   // Is there a block of this number? There may be fewer tiles of keys than were allowed for.
-  __device__ __forceinline__ bool find(const ModelGradientParams& p LADDER_SITE_PARAMETER) {
+  __device__ __forceinline__ bool find(const ModelGradientParams& p, int block = -1 LADDER_SITE_PARAMETER) {
+    if (block < 0) block = blockIdx.x;
     const auto before_of = [&](int position) { return ld_global_s32(&list_of(p)[position].before LADDER_SITE); };
-    const Sequence* const entry = list_of(p) + last_begun(p.batch, blockIdx.x, before_of);
+    const Sequence* const entry = list_of(p) + last_begun(p.batch, block, before_of);
     const uint4 first_half = ld_global_v4(entry LADDER_SITE), second_half = ld_global_v4(&entry->n_k LADDER_SITE);
     sequence = {int(first_half.x),  int(first_half.y),  int(first_half.z),  int(first_half.w),
                 int(second_half.x), int(second_half.y), int(second_half.z), int(second_half.w)};
-    const int k_tiles = tiles_of<C::BC>(sequence.n_k), number = blockIdx.x - sequence.before;
+    const int k_tiles = tiles_of<C::BC>(sequence.n_k), number = block - sequence.before;
     if (number >= k_tiles * p.kv_heads) return false;
     first_head = number / (k_tiles * sequence.together) * sequence.together;
     take(number % (k_tiles * sequence.together));
@@ -322,7 +323,7 @@ template <bool VARLEN, bool LAST_FIRST = false, class C>
 __device__ __forceinline__ void load(const ModelGradientParams& p, const Smem<C>& smem, const TensorMap& Q_map,
                                      const TensorMap& K_map, const TensorMap& V_map, const TensorMap& dO_map,
                                      const Keys<C>& keys, int group, int first_tile, int end_tile,
-                                     int tiles LADDER_SITE_PARAMETER) {
+                                     int tiles, int before = 0 LADDER_SITE_PARAMETER) {
   const Sequence& sequence = keys.sequence;
   mbarrier_arrive_expect_tx(smem.full_K, 2 * C::K_BYTES LADDER_SITE);
   const Box K_box =
@@ -336,7 +337,7 @@ __device__ __forceinline__ void load(const ModelGradientParams& p, const Smem<C>
   }
   int head = keys.kv_head * group, q_tile = LAST_FIRST ? end_tile - 1 : first_tile;
 #pragma unroll 1  // unrolled, it would not fit into the registers of a thread that copies
-  for (int tile = 0; tile < tiles; ++tile) {
+  for (int tile = before; tile < before + tiles; ++tile) {
     const uint32_t stage = tile % C::STAGES, full = smem.ring.full_of(tile);
     const Box Q_box = box_of<C::BR, VARLEN>(q_tile * C::BR, sequence.n_q, sequence.q_begin, head, sequence.number);
     smem.ring.claim(tile LADDER_SITE);
@@ -360,11 +361,11 @@ __device__ __forceinline__ void load(const ModelGradientParams& p, const Smem<C>
 template <class C>
 __device__ __forceinline__ void add_dQ(const ModelGradientParams& p, const Smem<C>& smem, uint32_t half,
                                        const Keys<C>& keys, int group, int first_tile, int end_tile,
-                                       int tiles LADDER_SITE_PARAMETER) {
+                                       int tiles, int before = 0 LADDER_SITE_PARAMETER) {
   const uint32_t full = smem.dQ_barriers + half * 16, empty = full + 8;
   int head = keys.kv_head * group, q_tile = first_tile;
 #pragma unroll 1  // as above
-  for (int tile = 0; tile < tiles; ++tile) {
+  for (int tile = before; tile < before + tiles; ++tile) {
     mbarrier_wait_parity(full, tile % 2 LADDER_SITE);  // safe to read dQ: its warps have stored it
     cp_reduce_async_bulk_add_f32(dQ_sum_of<C>(p, keys.sequence.first_tile + q_tile, head) + half * (C::dQ_BYTES / 4),
                                  smem.dQ + half * C::dQ_BYTES, C::dQ_BYTES LADDER_SITE);

@@ -1,5 +1,5 @@
 // The parts of a gradient kernel that knows what is done to a score: what 89_chainrule spells out, and 90 and all
-// behind say. A rung's Params are ModelGradientParams, and softcap, alibi_slopes, sinks and dsinks as 89 has them.
+// behind say.
 #pragma once
 #include "common/words/backward_models.cuh"
 
@@ -8,7 +8,7 @@ inline namespace LADDER_OF_BUILD {
 
 // What became of a score before the softmax: P = exp(scale * function(Q K^T) - LSE). `distance`: how far a key lies
 // before the query's own, negative behind it. `slope`: the head's of p.alibi_slopes, over scale. Hidden scores, which
-// are -infinity, stay that.
+// are -infinity, stay that (89_chainrule).
 template <bool CAPPED>
 struct Score {
   static constexpr bool CHANGES = true;
@@ -17,8 +17,7 @@ struct Score {
   };
   float inner, outer;
 
-  template <class Params>
-  __device__ __forceinline__ explicit Score(const Params& p)
+  __device__ __forceinline__ explicit Score(const ScoreGradientParams& p)
       : inner(p.softmax_scale / p.softcap), outer(p.softcap / p.softmax_scale) {}
   __device__ __forceinline__ Changed operator()(float score, float distance, float slope) const {
     float derivative = 1;
@@ -32,13 +31,11 @@ struct Score {
 };
 struct Unchanged {
   static constexpr bool CHANGES = false;  // it costs nothing
-  template <class Params>
-  __device__ __forceinline__ explicit Unchanged(const Params&) {}
+  __device__ __forceinline__ explicit Unchanged(const ScoreGradientParams&) {}
 };
 
-// In units of Q K^T; 0 where there are none, or of no head.
-template <class Params>
-__device__ __forceinline__ float slope_of(const Params& p, int head LADDER_SITE_PARAMETER) {
+// In units of Q K^T; 0 where there are none, or of no head (89_chainrule).
+__device__ __forceinline__ float slope_of(const ScoreGradientParams& p, int head LADDER_SITE_PARAMETER) {
   return p.alibi_slopes != nullptr && head < p.heads
              ? ld_global_f32(p.alibi_slopes + head LADDER_SITE) / p.softmax_scale
              : 0;
@@ -49,9 +46,9 @@ __device__ __forceinline__ int rows_of_sequence(const int* cu_seqlens, int seque
 }
 
 // A sink is a key whose value is 0, so its dP is 0, and its dS is P (0 - D): summed over a sequence's queries, always
-// in the same order.   Grid (sequences, heads).
-template <class C, class Params>
-__global__ void __launch_bounds__(ROW_THREADS) sink_gradients(Params p) {
+// in the same order (89_chainrule).   Grid (sequences, heads).
+template <class C>
+__global__ void __launch_bounds__(ROW_THREADS) sink_gradients(ScoreGradientParams p) {
   const int sequence = blockIdx.x, head = blockIdx.y, lane = threadIdx.x % 32;
   const int n_q = rows_of_sequence(p.cu_seqlens_q, sequence, p.n_q), tile = first_tile_of<C>(p, sequence);
   const float sink = ld_global_f32(p.sinks + head) / p.softmax_scale;

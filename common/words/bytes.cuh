@@ -7,6 +7,12 @@ namespace {
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM;  // of Q and K: one panel, the most that the engine swizzles; V has 128 keys in one
+constexpr int SLICE = 32;            // bytes of a row, and elements, that one instruction multiplies
+
+// f03_ahead. e4m3 ends at 448, and loses bits below 2^-6. A row's largest score weighs 2^4 when the row looks for it, of which e4m3
+// loses nothing; 16 weights, a lane's share of half a tile, may be nearly twice as large until they add up to more.
+constexpr float WEIGHT_OF_MAX = 4, RESCALE_ABOVE = 0.8f;  // log2 units; 16 * 2^4.8 is 446
+constexpr float SUM_LIMIT = 448;                          // of a lane's weights of a row and half a tile
 
 // f01_e4m3. A head's scales. That of scores times softmax_scale is not 0: hidden ones, -infinity, would be NaN.
 struct Scales {
@@ -94,6 +100,115 @@ __device__ __forceinline__ void load(const ByteInputParams& p, const Smem& smem,
     }
   }
 }
+
+// ---- softmax, of half a tile -------------------------------------------------------------------------------------
+
+// f03_ahead. Four bytes, e4m3, times a number.
+__device__ __forceinline__ uint32_t scale_e4m3x4(uint32_t four, float by) {
+  uint32_t scaled = 0;
+  for (int shift = 0; shift < 32; shift += 16) {
+    const uint32_t two = unpack_e4m3x2(uint16_t(four >> shift));
+    const float low = to_float(f16{uint16_t(two)}) * by, high = to_float(f16{uint16_t(two >> 16)}) * by;
+    scaled |= uint32_t{pack_e4m3x2(low, high)} << shift;
+  }
+  return scaled;
+}
+
+// f03_ahead. Half of a tile's keys, as a mask. To it a tile has 64 keys, and keys are numbered so that it is right.
+template <class Mask>
+struct Half : Mask {
+  int before;
+  __device__ __forceinline__ Half(const Mask& mask, int before) : Mask(mask), before(before) {}
+  __device__ __forceinline__ int first_of(int query) const { return Mask::first_of(query) - before; }
+  __device__ __forceinline__ int end_of(int query) const { return Mask::end_of(query) - before; }
+};
+
+// f03_ahead. A lane's share of two rows: their scores S become weights P = 2^(S * scale_log2 - base).
+// `base` is the same in a row's four lanes. The sum of the weights tells whether it was enough: where it is below 448,
+// so is each of them. If it is not, they are made again, and what the tile's first half has got already is shrunk.
+template <int BC>
+struct Softmax {
+  using Scores = float (&)[BC / 16][4];
+  using Weights = uint32_t (&)[BC / SLICE][4];
+  static constexpr int SLICES = BC / SLICE / 2;  // of a half
+  float scale_log2;                              // exp(s * softmax_scale * both scales) = 2^(s * scale_log2)
+  float base[2], sum[2], correction[2];  // [lane_row]; base in log2 units; of all that came before the last weights
+  bool careful;                          // the whole warp or none of it: a later tile of these queries raised a maximum
+
+  // The scores of the first tile, which are both there.
+  __device__ __forceinline__ void begin(float scale, Scores low, Scores high LADDER_SITE_PARAMETER) {
+    scale_log2 = scale, careful = false;
+    for (int lane_row = 0; lane_row < 2; ++lane_row) {
+      const float largest = quad_max(fmaxf(lane_max(low, lane_row), lane_max(high, lane_row)) LADDER_SITE);
+      correction[lane_row] = 1;
+      base[lane_row] = fmaxf(largest * scale_log2 - WEIGHT_OF_MAX, forward::NO_KEY), sum[lane_row] = 0;
+    }
+  }
+  __device__ __forceinline__ float largest(int lane_row) const { return base[lane_row]; }  // what LSE adds to
+
+  // `P`: what was made of this tile.
+  __device__ __forceinline__ void raise(const float (&to)[2], Weights P, int half) {
+    float by[2];
+    for (int lane_row = 0; lane_row < 2; ++lane_row) {
+      by[lane_row] = ex2_approx(base[lane_row] - to[lane_row]);  // 1 where nothing has grown
+      base[lane_row] = to[lane_row];
+      sum[lane_row] *= by[lane_row];
+      correction[lane_row] *= by[lane_row];
+    }
+#pragma unroll
+    for (int slice = 0; half == 1 && slice < SLICES; ++slice) {
+      for (int reg = 0; reg < 4; ++reg) P[slice][reg] = scale_e4m3x4(P[slice][reg], by[reg % 2]);
+    }
+  }
+  __device__ __forceinline__ void look(Scores S, Weights P, int half LADDER_SITE_PARAMETER) {
+    float to[2];
+    for (int lane_row = 0; lane_row < 2; ++lane_row) to[lane_row] = lane_max(S, lane_row) * scale_log2 - WEIGHT_OF_MAX;
+    if (!vote_any(fmaxf(to[0] - base[0], to[1] - base[1]) > RESCALE_ABOVE LADDER_SITE)) return;
+    for (int lane_row = 0; lane_row < 2; ++lane_row) {  // a row that has not outgrown its own stays as it is
+      to[lane_row] = quad_max(to[lane_row] LADDER_SITE);
+      if (!(to[lane_row] - base[lane_row] > RESCALE_ABOVE)) to[lane_row] = base[lane_row];
+    }
+    raise(to, P, half);
+  }
+  // P = 2^S as bytes. `tile_sum` is the lane's share of the weights of each row.
+  __device__ __forceinline__ static void make(Scores S, Weights P, float (&tile_sum)[2], int half) {
+    tile_sum[0] = tile_sum[1] = 0;
+#pragma unroll
+    for (int slice = 0; slice < SLICES; ++slice) {
+      for (int reg = 0; reg < 4; ++reg) {  // registers 0 and 1: keys 0-15 of the two rows; 2 and 3: keys 16-31
+        const int tile = 4 * slice + reg / 2 * 2, lane_row = reg % 2;
+        float weight[4];
+        for (int i = 0; i < 4; ++i) weight[i] = ex2_approx(S[tile + i / 2][2 * lane_row + i % 2]);
+        tile_sum[lane_row] += (weight[0] + weight[1]) + (weight[2] + weight[3]);
+        P[half * SLICES + slice][reg] = pack_e4m3x2(weight[0], weight[1]) | uint32_t{pack_e4m3x2(weight[2], weight[3])}
+                                                                                << 16;
+      }
+    }
+  }
+  // The whole warp: an exchange needs it. `looks`: also where it is not careful.
+  __device__ __forceinline__ void weigh(Scores S, Weights P, int half, bool looks LADDER_SITE_PARAMETER) {
+    float tile_sum[2];
+    if (half == 0) correction[0] = correction[1] = 1;
+    if (looks || careful) look(S, P, half LADDER_SITE);
+    scale_scores(S, scale_log2, base);
+    make(S, P, tile_sum, half);
+    if (vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= SUM_LIMIT LADDER_SITE))
+      weigh_again(S, P, tile_sum, half LADDER_SITE);
+    for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
+  }
+  __device__ __forceinline__ void weigh_again(Scores S, Weights P, float (&tile_sum)[2],
+                                              int half LADDER_SITE_PARAMETER) {
+    float by[2], to[2];
+    for (int lane_row = 0; lane_row < 2; ++lane_row) {
+      by[lane_row] = fmaxf(quad_max(lane_max(S, lane_row) LADDER_SITE) - WEIGHT_OF_MAX, 0.0f);
+      to[lane_row] = base[lane_row] + by[lane_row];
+    }
+    raise(to, P, half);
+    scale_scores(S, 1, by);
+    make(S, P, tile_sum, half);
+    careful = true;  // from now on
+  }
+};
 
 }  // namespace
 }  // namespace bytes

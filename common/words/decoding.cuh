@@ -1,7 +1,6 @@
-// Parts of the kernels of decoding/: what d01_packed and d02_split spell out,
-// and later rungs say. T is the element, C the rung's Config. Members that
-// execute instructions take the kernel's line along for the emulator, as words
-// do; `join` is a kernel, which has lines of its own.
+// Parts of the kernels of decoding/: what d01_packed and d02_split spell out, and later rungs say. T is the element, C
+// the rung's Config. Members that execute instructions take the kernel's line along for the emulator, as words do;
+// `join` is a kernel, which has lines of its own.
 #pragma once
 #include <type_traits>
 
@@ -16,8 +15,7 @@ using Seen = forward::Window;  // without a window its sides are as long as the 
 
 constexpr int PANEL_ROW_BYTES = 128;  // 64 columns, the most that the engine swizzles
 
-// d01_packed, and with shares d02_split. The rows of a head of keys: query 0 of
-// all heads of its group, then query 1
+// d01_packed, and with shares d02_split. The rows of a head of keys: query 0 of all heads of its group, then query 1
 // ... A block has BR of them.
 struct Rows {
   int group, first_head, first, end;  // of this block; of all
@@ -32,9 +30,9 @@ struct Rows {
   __device__ __forceinline__ bool has(int row) const { return first + row < end; }
 };
 
-// d01_packed. Q, BR rows of D columns, 16 B a lane, swizzled as the copy engine
-// does: chunk c of row r of a panel stands at c ^ r % 8. Rows and columns that
-// are nobody's are zeros. By the warps that multiply, who wait for each other.
+// d01_packed. Q, BR rows of D columns, 16 B a lane, swizzled as the copy engine does: chunk c of row r of a panel
+// stands at c ^ r % 8. Rows and columns that are nobody's are zeros. By the warps that multiply, who wait for each
+// other.
 template <class C, int D>
 __device__ __forceinline__ void load_rows(const ModelParams& p, const Rows& rows, int sequence,
                                           uint32_t smem_Q LADDER_SITE_PARAMETER) {
@@ -56,8 +54,7 @@ __device__ __forceinline__ void load_rows(const ModelParams& p, const Rows& rows
                      C::WARPS * 32 LADDER_SITE);  // safe to read Q: all have stored their part of it
 }
 
-// d01_packed. Which keys of a tile that begins with `first_key` a lane's two
-// rows do not see.
+// d01_packed. Which keys of a tile that begins with `first_key` a lane's two rows do not see.
 template <int TILES>
 __device__ __forceinline__ void hide_unseen(float (&S)[TILES][4], const Seen& seen, const int (&query)[2],
                                             int first_key) {
@@ -73,7 +70,7 @@ __device__ __forceinline__ void hide_unseen(float (&S)[TILES][4], const Seen& se
   }
 }
 
-// A row of O or LSE, as its number among all.
+// d02_split. A row of O or LSE, as its number among all.
 __device__ __forceinline__ int64_t row_number(const ModelParams& p, int sequence, int head, int query) {
   return (int64_t(sequence) * p.heads + head) * p.n_q + query;
 }
@@ -92,9 +89,8 @@ struct Part {
       : Part(p, share * (int64_t(p.batch) * p.heads * p.n_q) + row, shares * (int64_t(p.batch) * p.heads * p.n_q)) {}
 };
 
-// d01_packed, and of several shares d02_split. What a share has found, to O and
-// LSE, or to the workspace. A lane has two columns of eight. A row that sees no
-// key is 0, whatever V holds; a share's sum and its O are 0 then.
+// d01_packed, and of several shares d02_split. What a share has found, to O and LSE, or to the workspace. A lane has
+// two columns of eight. A row that sees no key is 0, whatever V holds; a share's sum and its O are 0 then.
 template <class C, class Found, int TILES>
 __device__ __forceinline__ void store_rows(const ModelParams& p, const Rows& rows, int sequence, int share, int shares,
                                            const int (&lane_row)[2], const int (&query)[2], const Found& softmax,
@@ -133,20 +129,18 @@ __device__ __forceinline__ void store_rows(const ModelParams& p, const Rows& row
   }
 }
 
-// d02_split, and with more warps and EARLY d05_dependent. JOIN  A row of O from
-// what the shares know of it: weights that are relative to a share's maximum
-// become relative to the largest. Each warp takes a share of every WARPS, a
-// lane four columns; then a thread takes a column of what the warps have. Grid
-// (n_q, heads, batch). EARLY: it may begin before the shares have ended.
+// d02_split, and with more warps and EARLY d05_dependent. JOIN  A row of O from what the shares know of it: weights
+// that are relative to a share's maximum become relative to the largest. Each warp takes a share of every WARPS, a lane
+// four columns; then a thread takes a column of what the warps have. Grid (n_q, heads, batch). EARLY: it may begin
+// before the shares have ended.
 struct Factors {
   float mine, its;
 };
 struct Joined {
   float max = forward::NO_KEY, sum = 0;
 
-  // What both sides have to be multiplied by, before their O is added. Maxima
-  // of one score that two shares have met may be a rounding apart, which is 8
-  // where the score is 10^8: they count as one.
+  // What both sides have to be multiplied by, before their O is added. Maxima of one score that two shares have met may
+  // be a rounding apart, which is 8 where the score is 10^8: they count as one.
   __device__ __forceinline__ Factors add(float other_max, float other_sum) {
     const float largest = fmaxf(max, other_max), apart = fabsf(max - other_max);
     const float lower = apart > 0x1p-23f * fabsf(largest) ? ex2_approx(-apart) : 1;
@@ -155,7 +149,7 @@ struct Joined {
     return by;
   }
 };
-// The same of any number of sides, from the largest of all their maxima.
+// d10_along. The same of any number of sides, from the largest of all their maxima.
 __device__ __forceinline__ float weight_of(float max, float largest) {
   const float apart = largest - max;
   return apart > 0x1p-23f * fabsf(largest) ? ex2_approx(-apart) : 1;
@@ -220,8 +214,7 @@ void start_join_early(Device& device, const ModelParams& p, int shares) {
                    WARPS * (D + 2) * 4, p, shares);
 }
 
-// ---- warps that read keys of their own
-// ------------------------------------------------------------------------------
+// ---- warps that read keys of their own ------------------------------------------------------------------------------
 
 constexpr int HEAD_DIM = 128, ROW_BYTES = HEAD_DIM * 2,
               ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 8 elements
@@ -236,8 +229,8 @@ struct WarpTile {
   static constexpr uint32_t TILE_BYTES = BC * ROW_BYTES,
                             STAGE_BYTES = 2 * TILE_BYTES;  // K; and V behind it
   static constexpr uint32_t SMEM_BYTES = WARPS * STAGES * STAGE_BYTES;
-  // At its end a warp leaves there what it has found: rows of O in f32, which
-  // 32 B more keep in different banks, and the rows' maxima and sums.
+  // At its end a warp leaves there what it has found: rows of O in f32, which 32 B more keep in different banks, and
+  // the rows' maxima and sums.
   static constexpr uint32_t PART_ROW_BYTES = HEAD_DIM * 4 + 32, PART_BYTES = BR * (PART_ROW_BYTES + 8);
   static_assert(WARPS * PART_BYTES <= SMEM_BYTES && BR % 16 == 0 && BC % 16 == 0);
 };
@@ -265,10 +258,8 @@ struct InOnePiece {
   }
 };
 
-// d06_pages. Where the keys of a sequence stand in pages. While a tile is on
-// its way a lane knows of one key of the next one in which page it is, and
-// which row there; so the table is asked a step ahead, and never behind the
-// last key.
+// d06_pages. Where the keys of a sequence stand in pages. While a tile is on its way a lane knows of one key of the
+// next one in which page it is, and which row there; so the table is asked a step ahead, and never behind the last key.
 struct Pages {
   const int* table;  // of this sequence
   int n_k, size;
@@ -282,15 +273,16 @@ struct Pages {
     row = key - number * size;
     page = key < n_k ? ld_global_s32(table + number LADDER_SITE) : 0;
   }
-  __device__ __forceinline__ int64_t offset(const ForwardParams::Strides& strides, Row of LADDER_SITE_PARAMETER) const {
-    return int(shfl(page, of.of_tile LADDER_SITE)) * strides.batch +
-           int(shfl(row, of.of_tile LADDER_SITE)) * strides.row;
+  __device__ __forceinline__ int64_t offset(const ForwardParams::Strides& strides,
+                                            Row key LADDER_SITE_PARAMETER) const {
+    return int(shfl(page, key.of_tile LADDER_SITE)) * strides.batch +
+           int(shfl(row, key.of_tile LADDER_SITE)) * strides.row;
   }
 };
 template <bool IN_PAGES>
 using KeysOfCache = std::conditional_t<IN_PAGES, Pages, InOnePiece>;
-// How many keys a sequence has: no less than none, and no more than there is
-// room for, whatever the lengths say.
+// d06_pages. How many keys a sequence has: no less than none, and no more than there is room for, whatever the lengths
+// say.
 __device__ __forceinline__ int keys_of(const CacheParams& p, int sequence LADDER_SITE_PARAMETER) {
   if (p.cache_seqlens == nullptr) return p.n_k;
   return max(min(ld_global_s32(p.cache_seqlens + sequence LADDER_SITE), p.n_k), 0);
@@ -301,7 +293,7 @@ struct Share {
   Rows rows;
   int sequence, kv_head, begin, end;
 };
-// Those in which some row of a tile sees a key, at least one.
+// d04_warps. Those in which some row of a tile sees a key, at least one.
 struct Steps {
   int first, count;
 };
@@ -323,8 +315,7 @@ struct Scores {
   __device__ __forceinline__ void change(float (&)[TILES][4], const int (&)[2], int) const {}
 };
 
-// d04_warps. What a warp has in registers: Q, and what it has found about these
-// rows among its keys.
+// d04_warps. What a warp has in registers: Q, and what it has found about these rows among its keys.
 template <class C>
 struct WarpRows {
   using T = typename C::Element;
@@ -381,8 +372,7 @@ struct WarpRows {
       }
     }
   }
-  // A tile of keys that begins with `first_key`, whose K and V are at `smem_K`
-  // and behind it.
+  // A tile of keys that begins with `first_key`, whose K and V are at `smem_K` and behind it.
   __device__ __forceinline__ void multiply(uint32_t smem_K, const Seen& seen, int first_key, bool is_first,
                                            bool is_masked LADDER_SITE_PARAMETER) {
     multiply(
@@ -459,8 +449,8 @@ struct WarpRows {
     store_found(group, AllRows{}, part_of LADDER_SITE);
   }
 };
-// Of a tile of rows: from `from` on a warp has met a key that every row sees,
-// and all rows see all keys, up to `up_to`.
+// d04_warps. Of a tile of rows: from `from` on a warp has met a key that every row sees, and all rows see all keys, up
+// to `up_to`.
 struct Whole {
   int from, up_to;
 
@@ -468,15 +458,13 @@ struct Whole {
   __device__ __forceinline__ static Whole of(const Rows& rows, const Seen& seen) {
     return {seen.first_of(rows.query(C::BR - 1)) + C::STEP, seen.end_of(rows.query(0))};
   }
-  // A tile of BC keys that begins with this one has one that some row does not
-  // see, or may be a row's first.
+  // A tile of BC keys that begins with this one has one that some row does not see, or may be a row's first.
   template <class C>
   __device__ __forceinline__ bool cuts(int first_key) const {
     return first_key < from || first_key + C::BC > up_to;
   }
 };
-// LOAD  Half a warp copies a row of a tile. What is behind the last key, or
-// behind d, is zeros.
+// d04_warps. LOAD  Half a warp copies a row of a tile. What is behind the last key, or behind d, is zeros.
 template <class C, class Keys>
 __device__ __forceinline__ void load_tile(uint32_t tile, const typename C::Element* from,
                                           const ForwardParams::Strides& strides, const Keys& keys, int first_key,
@@ -491,7 +479,7 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const typename C::Eleme
                 key < keys.n_k && int(lane % ROW_CHUNKS * 8) < d ? 16 : 0 LADDER_SITE);
   }
 }
-// A lane's first chunk of a sequence's K or V.
+// d04_warps. A lane's first chunk of a sequence's K or V.
 template <class T, class Keys>
 __device__ __forceinline__ const T* lane_source(const void* tensor, const ForwardParams::Strides& strides,
                                                 const Keys& keys, int sequence, int kv_head) {
@@ -499,9 +487,8 @@ __device__ __forceinline__ const T* lane_source(const void* tensor, const Forwar
          threadIdx.x % ROW_CHUNKS * 8;
 }
 
-// d04_warps. What the warps have found about a row, joined as shares are: a
-// lane's four columns of O, of which part_of(warp) says where in shared memory
-// they stand, and where the row's maximum and sum.
+// d04_warps. What the warps have found about a row, joined as shares are: a lane's four columns of O, of which
+// part_of(warp) says where in shared memory they stand, and where the row's maximum and sum.
 struct WarpPart {
   uint32_t four, numbers;
 };
@@ -519,10 +506,9 @@ __device__ __forceinline__ Joined join_warps(float (&O)[4], const PartOf& part_o
   return all;
 }
 
-// d04_warps. Attention of the rows over a share's keys. At its end, when all are
-// done, and those are the block's warps or whom else a rung says, for each of
-// the rows and by one warp, leave(row, a lane's four columns of O that nobody
-// has divided by the sum, maximum and sum).
+// d04_warps. Attention of the rows over a share's keys. At its end, when all are done, and those are the block's warps
+// or whom else a rung says, for each of the rows and by one warp, leave(row, a lane's four columns of O that nobody has
+// divided by the sum, maximum and sum).
 struct WarpsAreDone {
   __device__ __forceinline__ void operator()(LADDER_SITE_ONLY_PARAMETER) const { __syncthreads(LADDER_SITE_ALONE); }
 };
@@ -569,8 +555,7 @@ __device__ __forceinline__ void attend_to(const ModelParams& p, const Share& sha
                   whole.template cuts<C>(first_key), scores LADDER_SITE);
   }
 
-  // STORE  Each warp has rows of O for keys of its own: they are joined as
-  // shares are, a warp four rows from here on, a
+  // STORE  Each warp has rows of O for keys of its own: they are joined as shares are, a warp four rows from here on, a
   //        lane four columns. A row that sees no key is 0, whatever V holds.
   const auto part_of = [&](int of_warp) { return smem_base() + of_warp * C::PART_BYTES; };
   const auto numbers_of = [&](int of_warp, int row) { return part_of(of_warp) + BR * C::PART_ROW_BYTES + row * 8; };
@@ -593,11 +578,11 @@ __device__ __forceinline__ void attend_to(const ModelParams& p, const Share& sha
   }
   __syncthreads(LADDER_SITE_ALONE);  // safe to read what the other warps have found
   for (int row = warp; row < BR && rows.has(row); row += WARPS) {
-    const auto of_warp = [&](int of) {
-      return WarpPart{part_of(of) + row * C::PART_ROW_BYTES + lane * 16, numbers_of(of, row)};
+    const auto found_by = [&](int of_warp) {
+      return WarpPart{part_of(of_warp) + row * C::PART_ROW_BYTES + lane * 16, numbers_of(of_warp, row)};
     };
     float O[4] = {};
-    const Joined all = join_warps<WARPS>(O, of_warp LADDER_SITE);
+    const Joined all = join_warps<WARPS>(O, found_by LADDER_SITE);
     leave(row, O, all LADDER_SITE);
   }
 }
@@ -608,8 +593,7 @@ __device__ __forceinline__ void attend_to(const ModelParams& p, const Share& sha
   attend_to<C>(p, share, keys, leave, WarpsAreDone{}, Scores{p.softmax_scale} LADDER_SITE);
 }
 
-// d04_warps. What a warp leaves of a row: a part, which will be joined; or if
-// there is no other one, O and LSE.
+// d04_warps. What a warp leaves of a row: a part, which will be joined; or if there is no other one, O and LSE.
 template <int D>
 __device__ __forceinline__ void store_part(const Part<D>& part, const float (&O)[4],
                                            const Joined& all LADDER_SITE_PARAMETER) {
@@ -634,9 +618,8 @@ __device__ __forceinline__ void store_row(const ModelParams& p, int sequence, in
                   all.sum != 0 ? all.max / LOG2E + logf(all.sum) : -INFINITY LADDER_SITE);
 }
 
-// d04_warps. All that a block of a grid (tiles of rows * shares, kv_heads,
-// batch) does: attention of its rows over its share's keys, to O and LSE, or of
-// several shares to the workspace.
+// d04_warps. All that a block of a grid (tiles of rows * shares, kv_heads, batch) does: attention of its rows over its
+// share's keys, to O and LSE, or of several shares to the workspace.
 template <class C, class Keys>
 __device__ __forceinline__ void attend(const ModelParams& p, Keys keys, int shares LADDER_SITE_PARAMETER) {
   const Rows rows = Rows::of_block<C>(p, shares);
@@ -655,16 +638,15 @@ __device__ __forceinline__ void attend(const ModelParams& p, Keys keys, int shar
   attend_to<C>(p, {rows, sequence, int(blockIdx.y), begin, end}, keys, leave LADDER_SITE);
 }
 
-// d04_warps. How many shares: as many as fill the card once, with all blocks
-// that an SM takes, and no more than there are steps, nor than `most`.
+// d04_warps. How many shares: as many as fill the card once, with all blocks that an SM takes, and no more than there
+// are steps, nor than `most`.
 template <class C>
 int shares_of(int64_t blocks, int n_k, int multiprocessors, int most) {
   const int steps = (n_k + C::STEP - 1) / C::STEP, places = C::PER_SM * multiprocessors;
   return blocks > places ? 1 : max(min(min(places / int(blocks), most), steps), 1);
 }
 
-// d05_dependent. How many shares there are, and by how many warps a row of
-// theirs is joined.
+// d05_dependent. How many shares there are, and by how many warps a row of theirs is joined.
 constexpr int MOST_SHARES = 160, JOIN_WARPS = 16;
 template <class C>
 int shares_of(int64_t blocks, int n_k, int multiprocessors) {
@@ -674,7 +656,7 @@ inline int rows_of(const ModelParams& p) {
   return p.n_q * (p.heads / p.kv_heads);
 }
 
-// ---- warpgroups that read keys of their own ---------------------------------------------------------------------
+// ---- warpgroups that read keys of their own -------------------------------------------------------------------------
 
 // d12_warpgroups. A warpgroup's tile, and the block's shared memory.
 template <class T, int BR_, int BC_, int WARPGROUPS_, int STAGES_>
@@ -811,16 +793,16 @@ __device__ __forceinline__ void attend_by_warpgroups(const ModelParams& p, const
   __syncthreads(LADDER_SITE_ALONE);  // safe to read what the other warpgroups have found
   for (int row = warp; row < BR && rows.has(row); row += C::WARPS) {
     float O[4] = {};
-    const Joined all = join_warps<C::WARPGROUPS>(O, [&](int of) { return part_of(of, row, lane); } LADDER_SITE);
+    const Joined all =
+        join_warps<C::WARPGROUPS>(O, [&](int of_warpgroup) { return part_of(of_warpgroup, row, lane); } LADDER_SITE);
     leave(row, O, all LADDER_SITE);
   }
 }
 
-// ---- a list of all steps
-// ----------------------------------------------------------------------------------------------
+// ---- a list of all steps --------------------------------------------------------------------------------------------
 
-// d07_list. The list: of each sequence, of each head of keys, of each tile of
-// rows, the steps in which it meets keys. A whole warp asks.
+// d07_list. The list: of each sequence, of each head of keys, of each tile of rows, the steps in which it meets keys. A
+// whole warp asks.
 template <class C>
 struct List {
   const CacheParams& p;
@@ -828,12 +810,11 @@ struct List {
 
   __device__ __forceinline__ List(const CacheParams& p)
       : p(p), tiles((p.n_q * (p.heads / p.kv_heads) + C::BR - 1) / C::BR), items(tiles * p.kv_heads) {}
-  __device__ __forceinline__ Rows rows_of(int item) const {
+  __device__ __forceinline__ Rows rows_of_tile(int item) const {
     const int group = p.heads / p.kv_heads;
     return {group, item / tiles * group, item % tiles * C::BR, p.n_q * group};
   }
-  // Of each tile of a sequence, from the first query's first key to the last
-  // query's last.
+  // Of each tile of a sequence, from the first query's first key to the last query's last.
   __device__ __forceinline__ Steps steps_of(int sequence LADDER_SITE_PARAMETER) const {
     const Seen seen(p, p.n_q, keys_of(p, sequence LADDER_SITE));
     const int first = seen.first_of(0) / C::STEP;
@@ -846,8 +827,7 @@ struct List {
     for (int mask = 16; mask > 0; mask /= 2) sum += int(shfl(sum, threadIdx.x % 32 ^ mask LADDER_SITE));
     return sum;
   }
-  // The sequence that has a step, and all steps before it. Of 32 sequences at a
-  // time a lane knows where its own ends.
+  // The sequence that has a step, and all steps before it. Of 32 sequences at a time a lane knows where its own ends.
   __device__ __forceinline__ int sequence_of(int step, int& before LADDER_SITE_PARAMETER) const {
     const int lane = threadIdx.x % 32;
     before = 0;
@@ -873,26 +853,23 @@ struct List {
   }
 };
 
-// d07_list. Who has which part of the list: block b from here on, up to where b
-// + 1 begins.
+// d07_list. Who has which part of the list: block b from here on, up to where b + 1 begins.
 __device__ __forceinline__ int begin_of(int block, int blocks, int steps) {
   return int(int64_t(block) * steps / blocks);
 }
-// And back.
+// d07_list. And back.
 __device__ __forceinline__ int block_of(int step, int blocks, int steps) {
   return int((int64_t(step + 1) * blocks - 1) / steps);
 }
-// d07_list. What a block leaves of a tile that it does not have alone: of the
-// one that it begins with, or of the last.
+// d07_list. What a block leaves of a tile that it does not have alone: of the one that it begins with, or of the last.
 template <class C>
 __device__ __forceinline__ Part<HEAD_DIM> part_of(const CacheParams& p, int block, bool is_first, int row) {
   return {p, (block * 2 + !is_first) * C::BR + row, int64_t(MOST_SHARES) * 2 * C::BR};
 }
 
-// d07_list. JOIN  A row of O that several blocks have parts of. Grid (rows of a
-// tile, blocks of the launch before): a block has one
-//       tile at most that it begins and others go on with, its last one. Row
-//       `blockIdx.x` of that is joined here.
+// d07_list. JOIN  A row of O that several blocks have parts of. Grid (rows of a tile, blocks of the launch before): a
+// block has one tile at most that it begins and others go on with, its last one. Row `blockIdx.x` of that is joined
+// here.
 template <class C>
 __global__ void __launch_bounds__(JOIN_WARPS * 32) join_list(CacheParams p) {
   const List<C> list(p);
@@ -902,7 +879,7 @@ __global__ void __launch_bounds__(JOIN_WARPS * 32) join_list(CacheParams p) {
   int before;
   const int sequence = list.sequence_of(end - 1, before), count = list.steps_of(sequence).count;
   const int item = (end - 1 - before) / count, first = before + item * count, last = first + count - 1;
-  const Rows rows = list.rows_of(item);
+  const Rows rows = list.rows_of_tile(item);
   const bool goes_on = last >= end && block_of(first, blocks, steps) == block;
   if (!goes_on || !rows.has(blockIdx.x)) return;
   const bool is_first = begin_of(block, blocks, steps) == first;  // of this block's
@@ -923,19 +900,18 @@ template <class T, int BR, int BC, int WARPS, int STAGES>
 struct SeamlessTile : WarpTile<T, BR, BC, WARPS, STAGES, 1> {
   using Base = WarpTile<T, BR, BC, WARPS, STAGES, 1>;
   using Wide = SeamlessTile<T, 32, BC, WARPS, STAGES>;
-  // What a warp has found about 16 rows takes the stage of the tile that it had
-  // last: rows of 512 B. Maxima and sums are behind all stages.
+  // What a warp has found about 16 rows takes the stage of the tile that it had last: rows of 512 B. Maxima and sums
+  // are behind all stages.
   static constexpr uint32_t PART_ROW_BYTES = HEAD_DIM * 4, NUMBERS_BYTES = 16 * 8;
   static constexpr uint32_t SMEM_BYTES = Base::SMEM_BYTES + WARPS * NUMBERS_BYTES;
   static_assert(16 * PART_ROW_BYTES == Base::STAGE_BYTES);
 };
 
-// d08_seamless. A tile of rows of a head of keys, and where in the list its
-// steps are.
+// d08_seamless. A tile of rows of a head of keys, and where in the list its steps are.
 struct Tile {
   int sequence, item, n_k;
-  int first, last;  // step of the list; behind the last one
-  int first_key;    // of its first step
+  int first, end;  // step of the list; behind the last one
+  int first_key;   // of its first step
 
   template <class C>
   __device__ __forceinline__ static Tile at(const List<C>& list, int sequence, int item,
@@ -952,8 +928,8 @@ struct Tile {
   }
   template <class C>
   __device__ __forceinline__ Tile next(const List<C>& list LADDER_SITE_PARAMETER) const {
-    if (item + 1 == list.items) return at(list, sequence + 1, 0, last LADDER_SITE);
-    return {sequence, item + 1, n_k, last, 2 * last - first, first_key};
+    if (item + 1 == list.items) return at(list, sequence + 1, 0, end LADDER_SITE);
+    return {sequence, item + 1, n_k, end, 2 * end - first, first_key};
   }
   template <class C>
   __device__ __forceinline__ int key(int step) const {  // the first of this warp
@@ -961,12 +937,10 @@ struct Tile {
   }
 };
 
-// d08_seamless. All that a block does in the list, from step `begin` on to
-// before `end`: attention of each piece, the first of which begins at `begin`,
-// and the next one where end_of(tile, step) says that it ends. Then, for each
-// of its rows and by one warp, leave(tile, from which step, to which, rows,
-// row, O, found) as attend_to's. d19_listed: scores_of(tile, rows) says what
-// becomes of scores.
+// d08_seamless. All that a block does in the list, from step `begin` on to before `end`: attention of each piece, the
+// first of which begins at `begin`, and the next one where end_of(tile, step) says that it ends. Then, for each of its
+// rows and by one warp, leave(tile, from which step, to which, rows, row, O, found) as attend_to's. d19_listed:
+// scores_of(tile, rows) says what becomes of scores.
 template <class C, bool IN_PAGES, class EndOf, class Leave, class ScoresOf>
 __device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>& list, Tile here, int begin, int end,
                                             const EndOf& end_of, const Leave& leave,
@@ -980,8 +954,7 @@ __device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>&
   };
   smem_name(smem_base(), C::Base::SMEM_BYTES, "K and V", ROW_BYTES);
 
-  // LOAD  The tile of keys that is asked for next belongs to `ahead`, which may
-  // be some heads further than what is
+  // LOAD  The tile of keys that is asked for next belongs to `ahead`, which may be some heads further than what is
   //       multiplied.
   Tile ahead = here;
   int asked = begin;
@@ -1001,7 +974,7 @@ __device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>&
                    first_key, p.d LADDER_SITE);
       load_tile<C>(smem_K + C::TILE_BYTES, lane_source<T>(p.V, p.V_strides, keys, ahead.sequence, kv_head), p.V_strides,
                    keys, first_key, p.d LADDER_SITE);
-      if (++asked == ahead.last && asked < end) ahead = ahead.next(list LADDER_SITE), keys = keys_in(ahead);
+      if (++asked == ahead.end && asked < end) ahead = ahead.next(list LADDER_SITE), keys = keys_in(ahead);
       keys.look_up(ahead.template key<C>(asked));
     }
     cp_async_commit(LADDER_SITE_ALONE);
@@ -1010,9 +983,9 @@ __device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>&
   for (int stage = 0; stage < STAGES - 1; ++stage) load();
 
   WarpRows<C> mine;
-  mine.load_Q(p, list.rows_of(here.item), here.sequence LADDER_SITE);
+  mine.load_Q(p, list.rows_of_tile(here.item), here.sequence LADDER_SITE);
   for (int step = begin; step < end;) {
-    const Rows rows = list.rows_of(here.item);
+    const Rows rows = list.rows_of_tile(here.item);
     const Seen seen(p, p.n_q, here.n_k);
     const Whole whole = Whole::of<C>(rows, seen);
     const int from = step, to = end_of(here, step);
@@ -1028,9 +1001,8 @@ __device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>&
                     scores LADDER_SITE);
     }
 
-    // STORE  Two tiles of keys are on their way, of this head or of the next
-    // one. The third stage is free.
-    const Tile then = to == here.last && to < end ? here.next(list LADDER_SITE) : here;
+    // STORE  Two tiles of keys are on their way, of this head or of the next one. The third stage is free.
+    const Tile then = to == here.end && to < end ? here.next(list LADDER_SITE) : here;
     const auto part_of = [&](int of_warp, int row, uint32_t chunk) {
       return WarpPart{stage_of(of_warp, to - 1) + row * C::PART_ROW_BYTES + (chunk ^ (row % 4 * 2)) * 16,
                       smem_base() + C::Base::SMEM_BYTES + of_warp * C::NUMBERS_BYTES + row * 8};
@@ -1040,7 +1012,7 @@ __device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>&
 #pragma unroll
     for (int group = 0; group < C::BR / 16; ++group) {
       mine.store_found(group, [&](int row, uint32_t chunk) { return part_of(warp, row, chunk); } LADDER_SITE);
-      if (group == C::BR / 16 - 1) mine.load_Q(p, list.rows_of(then.item), then.sequence LADDER_SITE);
+      if (group == C::BR / 16 - 1) mine.load_Q(p, list.rows_of_tile(then.item), then.sequence LADDER_SITE);
       __syncthreads(LADDER_SITE_ALONE);  // safe to read what the other warps have found
       for (int of_group = warp; of_group < 16 && rows.has(group * 16 + of_group); of_group += WARPS) {
         const int row = group * 16 + of_group;
@@ -1078,7 +1050,7 @@ int most_shares(int n_k) {
   return max(min(steps, USUAL_SHARES), shares_of(steps));
 }
 __device__ __forceinline__ int end_of_share(const Tile& tile, int begin) {
-  return min(begin + length_of_shares(tile.last - tile.first), tile.last);
+  return min(begin + length_of_shares(tile.end - tile.first), tile.end);
 }
 
 // d09_own. What a block has of the list: the shares that begin in its equal part of all steps.
@@ -1093,16 +1065,16 @@ __device__ __forceinline__ ListPart part_of_block(const List<C>& list, int steps
   const uint32_t of_each = uint32_t(steps) / blocks, rest = uint32_t(steps) % blocks;
   const auto equal = [&](uint32_t number) { return int(number * of_each + number * rest / blocks); };
   const auto share_from = [&](const Tile& tile, int step) {
-    const int length = length_of_shares(tile.last - tile.first);
-    return min(tile.first + (step - tile.first + length - 1) / length * length, tile.last);
+    const int length = length_of_shares(tile.end - tile.first);
+    return min(tile.first + (step - tile.first + length - 1) / length * length, tile.end);
   };
   const int from = equal(block), to = equal(block + 1);
   if (from == to) return {{}, 0, 0};
   Tile tile = Tile::of(list, from LADDER_SITE);
   const int begin = share_from(tile, from);
-  const Tile last = to <= tile.last || to == steps ? tile : Tile::of(list, to LADDER_SITE);
+  const Tile last = to <= tile.end || to == steps ? tile : Tile::of(list, to LADDER_SITE);
   const int end = to == steps ? steps : share_from(last, to);
-  if (begin == tile.last && begin < end) tile = tile.next(list LADDER_SITE);
+  if (begin == tile.end && begin < end) tile = tile.next(list LADDER_SITE);
   return {tile, begin, end};
 }
 
@@ -1110,7 +1082,7 @@ __device__ __forceinline__ ListPart part_of_block(const List<C>& list, int steps
 template <class T>
 __device__ __forceinline__ void leave_share(const CacheParams& p, const Tile& tile, int from, int most, int head,
                                             int query, const float (&O)[4], const Joined& found LADDER_SITE_PARAMETER) {
-  const int steps = tile.last - tile.first;
+  const int steps = tile.end - tile.first;
   if (shares_of(steps) == 1) {
     store_row<T>(p, tile.sequence, head, query, O, found LADDER_SITE);
   } else {

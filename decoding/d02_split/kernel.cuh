@@ -9,35 +9,22 @@
 //          its maximum in log2 units and the sum of its weights.
 #pragma once
 #include "common/gpu.cuh"
-#include "common/words/forward.cuh"
+#include "common/words/decoding.cuh"
 
 namespace {
 
-// 41_rows spells out rows_map and no_keys, 43_window the softmax and who sees which keys.
+// 41_rows spells out rows_map and no_keys, 43_window the softmax; d01_packed the rows, how they are loaded and what
+// they see.
+using decoding::Rows, decoding::Seen, decoding::load_rows, decoding::hide_unseen;
 using forward::LOG2E, forward::rows_map, forward::Softmax;
-using Seen = forward::Window;  // without a window its sides are as long as the rows; causal: none behind
 
-constexpr int HEAD_DIM = 128, ROW_BYTES = HEAD_DIM * 2, ROW_CHUNKS = ROW_BYTES / 16;
+constexpr int HEAD_DIM = 128, ROW_BYTES = HEAD_DIM * 2;
 constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
 
 template <class T, int BR, int BC, int WARPS, int STAGES>
 struct Config : forward::Tile<T, BR, BC, WARPS, STAGES, 1> {
   static_assert(BR == 16 * WARPS && WARPS == 4, "each warp owns 16 rows, and four warps multiply together");
   static constexpr uint32_t SMEM_BYTES = (BR + 2 * STAGES * BC) * ROW_BYTES + 4 * STAGES * 8;  // and mbarriers
-};
-
-// The rows of a head of keys: query 0 of all heads of its group, then query 1 ... A block has BR of them.
-struct Rows {
-  int group, first_head, first, end;  // of this block; of all
-
-  template <class C>
-  __device__ __forceinline__ static Rows of_block(const ModelParams& p, int shares) {
-    const int group = p.heads / p.kv_heads;
-    return {group, int(blockIdx.y) * group, int(blockIdx.x) / shares * C::BR, p.n_q * group};
-  }
-  __device__ __forceinline__ int query(int row) const { return min(first + row, end - 1) / group; }
-  __device__ __forceinline__ int head(int row) const { return first_head + (first + row) % group; }
-  __device__ __forceinline__ bool has(int row) const { return first + row < end; }
 };
 
 // What a share knows of a row of O, number `row` of all.
@@ -102,21 +89,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     return;
   }
 
-  // LOAD  Q, 16 B a lane, swizzled as the copy engine does: chunk c of row r of a panel stands at c ^ r % 8. Rows and
-  //       columns that are nobody's are zeros.
-  const T* const Q = static_cast<const T*>(p.Q) + sequence * p.Q_strides.batch;
-#pragma unroll
-  for (int i = 0; i < BR * ROW_CHUNKS / (WARPS * 32); ++i) {
-    const int row = (i * WARPS * 32 + threadIdx.x) / ROW_CHUNKS, chunk = threadIdx.x % ROW_CHUNKS;
-    uint4 eight = {0, 0, 0, 0};
-    if (rows.has(row) && chunk * 8 < p.d)
-      eight = ld_global_v4(Q + rows.head(row) * p.Q_strides.head + rows.query(row) * p.Q_strides.row + chunk * 8);
-    const uint32_t panel = smem_Q + chunk / 8 * BR * PANEL_ROW_BYTES;
-    st_shared_v4(panel + row * PANEL_ROW_BYTES + ((chunk % 8) ^ (row % 8)) * 16, eight);
-  }
-  fence_proxy_async_shared();         // products will find what this lane has stored
-  named_barrier_sync(1, WARPS * 32);  // safe to read Q: all have stored their part of it
-
+  load_rows<C, HEAD_DIM>(p, rows, sequence, smem_Q);
   const uint64_t Q_rows = wgmma_descriptor(smem_Q), K_tiles = wgmma_descriptor(smem_K),
                  V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
   Softmax<T, BC> softmax = {};
@@ -136,17 +109,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     wgmma_wait<0>(S_frag);  // safe to read S: QK is done
     if (threadIdx.x == 0) mbarrier_arrive(K.empty_of(tile - begin));
     const bool is_masked = tile < whole_begin || tile >= whole_end;
-    if (is_masked) {
-      const int from[2] = {seen.first_of(query[0]) - tile * BC, seen.first_of(query[1]) - tile * BC};
-      const int to[2] = {seen.end_of(query[0]) - tile * BC, seen.end_of(query[1]) - tile * BC};
-#pragma unroll
-      for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-        for (int i = 0; i < 4; ++i) {
-          const int key = key_tile * 8 + FragmentC::col(lane, i);
-          if (key < from[i / 2] || key >= to[i / 2]) S_frag[key_tile][i] = -INFINITY;
-        }
-      }
-    }
+    if (is_masked) hide_unseen(S_frag, seen, query, tile * BC);
 
     // SOFTMAX  In a masked tile a row may meet its first key.
     softmax.weigh(S_frag, P_frag, tile == begin, is_masked);

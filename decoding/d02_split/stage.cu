@@ -38,7 +38,9 @@ const ladder::Registration registration({
     .name = "d02_split",
     .previous = "d01_packed",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::is_new, "A workspace, and a second launch that joins what shares of keys found."},
+    .more_lines = {ladder::MoreLines::other,
+                   "A workspace, and a second launch that joins what shares of keys found; and what d01 spells out is "
+                   "said here."},
     .idea = "The keys of a tile of rows are shared out among as many blocks as the card has room for, and a second "
             "launch joins what they found.",
     .limit = "One block reads all keys of a head: of one text with 8 heads of keys 8 SMs of 132 read memory, and it "

@@ -38,8 +38,6 @@ const ladder::Registration registration({
     .name = "d03_two",
     .previous = "d02_split",
     .role = ladder::Role::lost,
-    .more_lines = {ladder::MoreLines::other,
-                   "What d01 and d02 spell out is said here, and saying it takes lines, too."},
     .idea = "Two blocks on an SM: while one begins, ends or waits, the other reads.",
     .limit = "A block has an SM to itself. While it starts, loads Q and waits for its first keys, and while it "
              "stores, nobody reads there.",

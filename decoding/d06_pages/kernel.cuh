@@ -36,9 +36,9 @@ struct Pages {
     page = key < n_k ? ld_global_s32(table + number LADDER_SITE) : 0;
   }
   __device__ __forceinline__ int64_t offset(const ForwardParams::Strides& strides,
-                                            decoding::Row of LADDER_SITE_PARAMETER) const {
-    return int(shfl(page, of.of_tile LADDER_SITE)) * strides.batch +
-           int(shfl(row, of.of_tile LADDER_SITE)) * strides.row;
+                                            decoding::Row key LADDER_SITE_PARAMETER) const {
+    return int(shfl(page, key.of_tile LADDER_SITE)) * strides.batch +
+           int(shfl(row, key.of_tile LADDER_SITE)) * strides.row;
   }
 };
 

@@ -30,7 +30,7 @@ struct List {
 
   __device__ __forceinline__ List(const CacheParams& p)
       : p(p), tiles((p.n_q * (p.heads / p.kv_heads) + C::BR - 1) / C::BR), items(tiles * p.kv_heads) {}
-  __device__ __forceinline__ Rows rows_of(int item) const {
+  __device__ __forceinline__ Rows rows_of_tile(int item) const {
     const int group = p.heads / p.kv_heads;
     return {group, item / tiles * group, item % tiles * C::BR, p.n_q * group};
   }
@@ -96,11 +96,11 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
   const int begin = begin_of(block, blocks, steps), end = begin_of(block + 1, blocks, steps);
   int before, sequence = list.sequence_of(begin, before);
   for (int step = begin; step < end;) {
-    const Steps all = list.steps_of(sequence);  // of this tile, which has them from `first` to `last` of the list
-    const int item = (step - before) / all.count, first = before + item * all.count, last = first + all.count;
-    const int to = min(last, end);
-    const Rows rows = list.rows_of(item);
-    const bool is_alone = step == first && to == last;
+    const Steps all = list.steps_of(sequence);  // of this tile, which has them from `first` on and before `behind`
+    const int item = (step - before) / all.count, first = before + item * all.count, behind = first + all.count;
+    const int to = min(behind, end);
+    const Rows rows = list.rows_of_tile(item);
+    const bool is_alone = step == first && to == behind;
     const auto leave = [&](int row, const float(&O)[4], const decoding::Joined& found LADDER_SITE_PARAMETER) {
       if (is_alone) {
         decoding::store_row<typename C::Element>(p, sequence, rows.head(row), rows.query(row), O, found LADDER_SITE);
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(JOIN_WARPS * 32) join(CacheParams p) {
   int before;
   const int sequence = list.sequence_of(end - 1, before), count = list.steps_of(sequence).count;
   const int item = (end - 1 - before) / count, first = before + item * count, last = first + count - 1;
-  const Rows rows = list.rows_of(item);
+  const Rows rows = list.rows_of_tile(item);
   const bool goes_on = last >= end && block_of(first, blocks, steps) == block;
   if (!goes_on || !rows.has(blockIdx.x)) return;
   const bool is_first = begin_of(block, blocks, steps) == first;  // of this block's

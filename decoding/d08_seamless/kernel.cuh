@@ -29,8 +29,8 @@ struct Config : decoding::WarpTile<T, BR, BC, WARPS, STAGES, 1> {
 // A tile of rows of a head of keys, and where in the list its steps are.
 struct Tile {
   int sequence, item, n_k;
-  int first, last;  // step of the list; behind the last one
-  int first_key;    // of its first step
+  int first, end;  // step of the list; behind the last one
+  int first_key;   // of its first step
 
   template <class C>
   __device__ __forceinline__ static Tile at(const decoding::List<C>& list, int sequence, int item, int first) {
@@ -46,8 +46,8 @@ struct Tile {
   }
   template <class C>
   __device__ __forceinline__ Tile next(const decoding::List<C>& list) const {
-    if (item + 1 == list.items) return at(list, sequence + 1, 0, last);
-    return {sequence, item + 1, n_k, last, 2 * last - first, first_key};
+    if (item + 1 == list.items) return at(list, sequence + 1, 0, end);
+    return {sequence, item + 1, n_k, end, 2 * end - first, first_key};
   }
   template <class C>
   __device__ __forceinline__ int key(int step) const {  // the first of this warp
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
       decoding::load_tile<C>(smem_K + C::TILE_BYTES,
                              decoding::lane_source<T>(p.V, p.V_strides, keys, ahead.sequence, kv_head), p.V_strides,
                              keys, first_key, p.d);
-      if (++asked == ahead.last && asked < end) ahead = ahead.next(list), keys = keys_in(ahead);
+      if (++asked == ahead.end && asked < end) ahead = ahead.next(list), keys = keys_in(ahead);
       keys.look_up(ahead.template key<C>(asked));
     }
     cp_async_commit();
@@ -102,12 +102,12 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
   for (int stage = 0; stage < STAGES - 1; ++stage) load();
 
   decoding::WarpRows<C> mine;
-  mine.load_Q(p, list.rows_of(here.item), here.sequence);
+  mine.load_Q(p, list.rows_of_tile(here.item), here.sequence);
   for (int step = begin; step < end;) {
-    const Rows rows = list.rows_of(here.item);
+    const Rows rows = list.rows_of_tile(here.item);
     const decoding::Seen seen(p, p.n_q, here.n_k);
     const decoding::Whole whole = decoding::Whole::of<C>(rows, seen);
-    const int from = step, to = min(here.last, end);
+    const int from = step, to = min(here.end, end);
     mine.begin(p);
     for (; step < to; ++step) {
       cp_async_wait<STAGES - 2>();  // this lane's part of the tile has landed
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
 
     // STORE  Two tiles of keys are on their way, of this head or of the next one. The third stage is free.
     const Tile then = to < end ? here.next(list) : here;
-    const bool is_alone = from == here.first && to == here.last;
+    const bool is_alone = from == here.first && to == here.end;
     const auto part_of = [&](int of_warp, int row, uint32_t chunk) {
       return decoding::WarpPart{stage_of(of_warp, to - 1) + row * C::PART_ROW_BYTES + (chunk ^ (row % 4 * 2)) * 16,
                                 smem_base() + C::Base::SMEM_BYTES + of_warp * C::NUMBERS_BYTES + row * 8};
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
           st_shared_v2(part_of(warp, row, 0).numbers,
                        {__float_as_uint(mine.softmax[group].largest(half)), __float_as_uint(sum)});
       }
-      if (group == C::BR / 16 - 1) mine.load_Q(p, list.rows_of(then.item), then.sequence);
+      if (group == C::BR / 16 - 1) mine.load_Q(p, list.rows_of_tile(then.item), then.sequence);
       __syncthreads();  // safe to read what the other warps have found
       for (int of_group = warp; of_group < 16 && rows.has(group * 16 + of_group); of_group += WARPS) {
         const int row = group * 16 + of_group;

@@ -44,10 +44,10 @@ template <class C>
 __device__ __forceinline__ Begin begin_at(const List<C>& list, int step, int steps) {
   if (step == steps) return {{}, steps};
   Tile tile = Tile::of(list, step);
-  const int length = length_of_shares(tile.last - tile.first);
+  const int length = length_of_shares(tile.end - tile.first);
   const int begin = tile.first + (step - tile.first + length - 1) / length * length;
-  if (begin < tile.last || tile.last == steps) return {tile, min(begin, tile.last)};
-  return {tile.next(list), tile.last};
+  if (begin < tile.end || tile.end == steps) return {tile, min(begin, tile.end)};
+  return {tile.next(list), tile.end};
 }
 
 template <class C, bool IN_PAGES>
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
   const int end = begin_at(list, decoding::begin_of(block + 1, blocks, steps), steps).step;
   if (begin.step == end) return;
   const auto end_of = [&](const Tile& tile, int step) {
-    return min(step + length_of_shares(tile.last - tile.first), tile.last);
+    return min(step + length_of_shares(tile.end - tile.first), tile.end);
   };
   // LOAD     A block goes through its part of the list as d08 spells out, and so are
   // QK       the scores,
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
   // STORE    A share leaves its part of a row, if it is not the only one.
   const auto leave = [&](const Tile& tile, int from, int, const decoding::Rows& rows, int row, const float(&O)[4],
                          const decoding::Joined& found LADDER_SITE_PARAMETER) {
-    const int count = tile.last - tile.first, head = rows.head(row), query = rows.query(row);
+    const int count = tile.end - tile.first, head = rows.head(row), query = rows.query(row);
     if (shares_of(count) == 1) {
       decoding::store_row<typename C::Element>(p, tile.sequence, head, query, O, found LADDER_SITE);
     } else {

@@ -103,10 +103,10 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
                              decoding::lane_source<T>(p.V, p.V_strides, keys, ahead.sequence, kv_head), p.V_strides,
                              keys, first_key, p.d);
       if (asked == asked_up_to) {
-        load_Q<C>(p, list.rows_of(ahead.item), ahead.sequence, smem_Q(share_asked++));
+        load_Q<C>(p, list.rows_of_tile(ahead.item), ahead.sequence, smem_Q(share_asked++));
         asked_up_to = decoding::end_of_share(ahead, asked);
       }
-      if (++asked == ahead.last && asked < end) ahead = ahead.next(list), keys = keys_in(ahead);
+      if (++asked == ahead.end && asked < end) ahead = ahead.next(list), keys = keys_in(ahead);
       keys.look_up(ahead.template key<C>(asked));
     }
     cp_async_commit();
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
   for (int step = begin, share = 0; step < end; ++share) {
     cp_async_wait<STAGES - 2>();
     __syncthreads();  // safe to read Q: all have what they copied; safe to overwrite what the warps have found
-    const Rows rows = list.rows_of(here.item);
+    const Rows rows = list.rows_of_tile(here.item);
     const decoding::Seen seen(p, p.n_q, here.n_k);
     const decoding::Whole whole = decoding::Whole::of<C>(rows, seen);
     const int from = step, to = decoding::end_of_share(here, step);
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
         decoding::leave_share<T>(p, here, from, most, rows.head(row), rows.query(row), O, all);
       }
     }
-    if (to == here.last && to < end) here = here.next(list);
+    if (to == here.end && to < end) here = here.next(list);
   }
 }
 

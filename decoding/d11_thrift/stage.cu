@@ -5,16 +5,9 @@ namespace {
 
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
-  if (spec.keys() == 0) return {};
-  const ladder::decoding::Tiles<C> tiles(spec);
-  const uint64_t joins = decoding::most_shares<C>(spec.keys()) > 1 ? spec.batch_heads() * spec.n : 0;
-  const uint64_t most = ladder::min<uint64_t>(spec.multiprocessors, decoding::MOST_BLOCKS);
-  const uint64_t blocks = ladder::min(most, tiles.count * tiles.steps);
-  ladder::Counts counts =
-      ladder::decoding::products<C>(spec, {.warps = blocks * C::WARPS + joins * decoding::SHARE_WARPS});
-  if (ladder::decoding::has_all_tiles(spec))
-    counts.ldmatrix += tiles.count * decoding::shares_of(tiles.steps) * C::WARPS * tiles.wide * (HEAD_DIM / 16);  // Q
-  return counts;
+  const uint64_t joined = decoding::most_shares<C>(spec.keys()) > 1 ? spec.batch_heads() * spec.n : 0;
+  return ladder::decoding::products_along<C>(spec, decoding::MOST_BLOCKS, joined * decoding::SHARE_WARPS,
+                                             decoding::shares_of);
 }
 
 template <class C>
@@ -34,6 +27,7 @@ const ladder::Registration registration({
     .name = "d11_thrift",
     .previous = "d10_along",
     .role = ladder::Role::lost,
+    .more_lines = {ladder::MoreLines::other, "It says what d10 spells out."},
     .idea = "At a share's end nothing is done for rows that are nobody's, and no number is divided.",
     .limit = "In d10_along a block divides some twenty times at each share's end, and stores and reads 16 rows where "
              "four are somebody's: at one step a share that is as long as the reading.",

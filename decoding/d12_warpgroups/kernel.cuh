@@ -154,7 +154,8 @@ __device__ __forceinline__ void attend_to_share(const CacheParams& p, Keys keys,
   __syncthreads();  // safe to read what the other warpgroups have found
   for (int row = warp; row < BR && rows.has(row); row += C::WARPS) {
     float O[4] = {};
-    const decoding::Joined all = decoding::join_warps<C::WARPGROUPS>(O, [&](int of) { return part_of(of, row, lane); });
+    const decoding::Joined all =
+        decoding::join_warps<C::WARPGROUPS>(O, [&](int of_warpgroup) { return part_of(of_warpgroup, row, lane); });
     const int head = rows.head(row), at = rows.query(row);
     if (shares > 1) {
       store_part(decoding::Part<HEAD_DIM>(p, number, shares, decoding::row_number(p, sequence, head, at)), O, all);

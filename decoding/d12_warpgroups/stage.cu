@@ -3,22 +3,17 @@
 
 namespace {
 
-template <class C>
-uint64_t tiles_of_rows(const ladder::Shape& spec) {
-  return (spec.n * (spec.heads / spec.key_heads()) + C::BR - 1) / C::BR * spec.batch * spec.key_heads();
-}
-
 // Without a mask, and of full sequences: else a block's tiles are those of its rows.
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
   if (!ladder::decoding::has_all_tiles(spec)) return {};
-  const uint64_t tiles = tiles_of_rows<C>(spec) * ((spec.keys() + C::STEP - 1) / C::STEP * C::WARPGROUPS);
+  const uint64_t tiles = ladder::decoding::blocks_of<C>(spec) * ((spec.keys() + C::STEP - 1) / C::STEP * C::WARPGROUPS);
   return {.wgmma = tiles * (HEAD_DIM / 16 + C::BC / 16)};
 }
 
 template <class C>
 uint64_t workspace_bytes(const ladder::Shape& spec) {
-  const uint64_t blocks = tiles_of_rows<C>(spec);
+  const uint64_t blocks = ladder::decoding::blocks_of<C>(spec);
   const int shares = blocks == 0 ? 1 : decoding::shares_of<C>(blocks, spec.keys(), decoding::MOST_SHARES);
   return ladder::decoding::parts_bytes(spec, shares);
 }

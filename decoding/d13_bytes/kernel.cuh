@@ -1,7 +1,7 @@
 // d13_bytes. A cache of bytes, e4m3 or int8, with a scale for each head of keys. They are copied as they are, and read
 // in the order of a fragment: in registers a byte becomes f16, and f16 is what is multiplied.
 // Before:  d06_pages reads two bytes for each number, and reading is all that takes time.
-// Tile:    16x32 for each of 8 warps, or 32x16 where there are more rows; a block on an SM.
+// Tile:    16x32 for each of 8 warps, 16x16 where keys are few, or 32x16 where there are more rows; a block on an SM.
 //          Shared: 192 KiB (a warp 24: K, V 3 x 4 each, or 6 x 2).
 //          Needs d <= 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90.
 // Shapes:  Q, O: [batch, heads, n_q, d] f16 or bf16; K, V: [batch, kv_heads, n_k, d] bytes, or with a table
@@ -44,6 +44,7 @@ struct Config {
   using Element = T;  // of Q and O
   using Byte = Byte_;
   using Wide = Config<T, Byte, 32, BC_ / 2, WARPS_, 2 * STAGES_>;  // for more rows than 16
+  using Short = Config<T, Byte, 16, 16, WARPS_, 6>;                // for few keys
   static constexpr int BR = BR_, BC = BC_, WARPS = WARPS_, STAGES = STAGES_, THREADS = WARPS * 32, PER_SM = 1;
   static constexpr int STEP = WARPS * BC;  // keys that a block's warps take at a time, a tile each
   static constexpr uint32_t TILE_BYTES = BC * ROW_BYTES, STAGE_BYTES = 2 * TILE_BYTES;  // K; and V behind it
@@ -285,10 +286,18 @@ void start(Device& device, const ByteParams& p) {
   if (shares > 1) decoding::start_join_early<typename C::Element, HEAD_DIM, decoding::JOIN_WARPS>(device, p, shares);
 }
 
+// Of a text so short that a block has a step and half of all SMs nothing, steps are half as long.
+template <class C>
+bool is_short(int64_t heads_of_keys, int n_k, int multiprocessors) {
+  return 2 * heads_of_keys * ((n_k + C::STEP - 1) / C::STEP) <= multiprocessors;
+}
+
 template <class C>
 void run(Device& device, const ByteParams& p) {
   if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
-  decoding::rows_of(p) <= C::BR ? start<C>(device, p) : start<typename C::Wide>(device, p);
+  if (decoding::rows_of(p) > C::BR) return start<typename C::Wide>(device, p);
+  is_short<C>(int64_t(p.kv_heads) * p.batch, p.n_k, multiprocessors(device)) ? start<typename C::Short>(device, p)
+                                                                             : start<C>(device, p);
 }
 
 }  // namespace

@@ -4,30 +4,12 @@
 namespace {
 
 template <class C>
-uint64_t tiles_of_rows(const ladder::Shape& spec) {
-  return (spec.n * (spec.heads / spec.key_heads()) + C::BR - 1) / C::BR;
-}
-
-// Without a mask, and of full sequences: else a block's tiles are those of its rows.
-template <class C>
-ladder::Counts predict(const ladder::Launched& spec) {
-  if (!ladder::decoding::has_all_tiles(spec)) return {};
-  using Wide = typename C::Wide;
-  const uint64_t heads = spec.batch * spec.key_heads();
-  if (tiles_of_rows<C>(spec) > 1) {
-    const uint64_t steps = (spec.keys() + Wide::STEP - 1) / Wide::STEP;
-    return {.wgmma = tiles_of_rows<Wide>(spec) * heads * steps * Wide::WARPGROUPS * (HEAD_DIM / 16 + Wide::BC / 16)};
-  }
-  const uint64_t of_keys = heads * ((spec.keys() + C::STEP - 1) / C::STEP) * C::WARPS;  // of a warp
-  return {.mma = of_keys * 2 * (C::BC / 8) * (HEAD_DIM / 16), .ldmatrix = of_keys * 2 * (C::BC / 16) * (HEAD_DIM / 16)};
-}
-
-template <class C>
 uint64_t workspace_bytes(const ladder::Shape& spec) {
-  const uint64_t tiles = tiles_of_rows<C>(spec) > 1 ? tiles_of_rows<typename C::Wide>(spec) : tiles_of_rows<C>(spec);
-  const uint64_t blocks = tiles * spec.batch * spec.key_heads();
-  const auto shares = blocks == 0 ? Shares{1, 1} : Shares::of<C>(blocks, spec.keys(), decoding::MOST_SHARES);
-  return shares.are_joined() ? 0 : shares.count * spec.batch_heads() * spec.n * (HEAD_DIM + 2) * sizeof(float);
+  return ladder::decoding::of_tile<C>(spec, [&](auto tile) {
+    const uint64_t blocks = ladder::decoding::blocks_of<decltype(tile)>(spec);
+    const auto shares = blocks == 0 ? Shares{1, 1} : Shares::of<C>(blocks, spec.keys(), decoding::MOST_SHARES);
+    return shares.are_joined() ? 0 : ladder::decoding::parts_bytes(spec, shares.count);
+  });
 }
 
 template <class C>
@@ -36,7 +18,8 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest.conflict_ways = 0;
   rest.workspace_bytes = workspace_bytes<C>;
   rest.few_rows = C::Wide::BR;
-  return ladder::make_variant<C>(run<C>, flash_attention<C, true>, predict<C>, std::move(rest));
+  return ladder::make_variant<C>(run<C>, flash_attention<C, true>, ladder::decoding::products_of_pairs<C>,
+                                 std::move(rest));
 }
 
 const ladder::Registration registration({

@@ -5,39 +5,16 @@
 // Shapes:  as d06_pages; alibi_slopes, sinks: [heads] f32, or null.
 #pragma once
 #include "common/gpu.cuh"
-#include "common/words/decoding.cuh"
+#include "common/words/decoding_pairs.cuh"
 
 namespace {
 
-// 41_rows spells out no_keys, d02_split the join, d04_warps what a block does with 16 rows and d12_warpgroups with 64,
-// d05_dependent how they start, d06_pages where the keys stand, and d14_cluster how blocks join.
+// 41_rows spells out no_keys, d04_warps what a block does with 16 rows and d12_warpgroups with 64, d06_pages where the
+// keys stand, and d15_pairs how blocks share keys and join.
 using decoding::HEAD_DIM;
 
-template <class T, int CLUSTER_>
-struct Config : decoding::WarpTile<T, 16, 16, 8, 3, 1> {
-  struct Wide : decoding::WarpgroupTile<T, 64, 64, 2, 3> {
-    static constexpr int CLUSTER = CLUSTER_;
-  };
-  static constexpr int CLUSTER = CLUSTER_;  // blocks, at most
-  static constexpr uint32_t SMEM_BYTES = Wide::SMEM_BYTES;
-};
-
-// What the blocks of a cluster have found stands where keys stood, behind what the warps of this one have found: of
-// each row that this block joins, one of each block. O in f32, maximum and sum.
-constexpr uint32_t FOUND_AT = 128 * 1024, FOUND_BYTES = HEAD_DIM * 4 + 16;
-
-// How the keys of a head are shared out: among so many blocks, of which so many are a cluster. That is all of them, or
-// one: a launch of clusters begins later, which only a launch less is worth.
-struct Shares {
-  int count, cluster;
-
-  template <class C>
-  static Shares of(int64_t blocks, int n_k, int multiprocessors) {
-    const int count = decoding::shares_of<C>(blocks, n_k, multiprocessors);
-    return {count, count <= C::CLUSTER ? count : 1};
-  }
-  __host__ __device__ __forceinline__ bool are_joined() const { return count == cluster; }
-};
+template <class T, int CLUSTER>
+struct Config : decoding::PairTile<T, CLUSTER> {};
 
 // As 48_scores has it: O = softmax(scale * function(Q K^T)) V. A lane's two rows may be of two heads, so it has two
 // slopes.
@@ -85,78 +62,24 @@ __device__ __forceinline__ void add_sink(float sink, float (&O)[4], decoding::Jo
 }
 
 template <class C, class Keys>
-__device__ __forceinline__ void attend_to_share(const CacheScoreParams& p, const Keys& keys, const Shares& shares) {
-  using T = typename C::Element;
-  static_assert(FOUND_AT + (C::BR + C::CLUSTER - 1) * FOUND_BYTES <= C::WARPS * 24 * 1024);
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int rank = cluster_rank(), cluster = shares.cluster;
-  const auto rows = decoding::Rows::of_block<C>(p, shares.count);
-  const int sequence = blockIdx.z, number = blockIdx.x % shares.count;
-  const decoding::Steps steps = decoding::steps_of<C>(rows, decoding::Seen(p, p.n_q, keys.n_k));
-  const int begin = steps.first + number * steps.count / shares.count;
-  const int end = steps.first + (number + 1) * steps.count / shares.count;
-  const auto store = [&](int row, const float(&O)[4], const decoding::Joined& found LADDER_SITE_PARAMETER) {
-    const int head = rows.head(row), query = rows.query(row);
-    if (shares.are_joined()) {
-      decoding::store_row<T>(p, sequence, head, query, O, found LADDER_SITE);
-    } else {
-      const int64_t at = decoding::row_number(p, sequence, head, query);
-      decoding::store_part(decoding::Part<HEAD_DIM>(p, number, shares.count, at), O, found LADDER_SITE);
-    }
-  };
-  // Row r is joined by block r % cluster: it is its row r / cluster.
-  const auto found_by = [&](int of_block, int of_rows) {
-    return smem_base() + FOUND_AT + (of_rows * cluster + of_block) * FOUND_BYTES;
-  };
-  const auto leave = [&](int row, float(&O)[4], decoding::Joined found LADDER_SITE_PARAMETER) {
+__device__ __forceinline__ void attend_to_share(const CacheScoreParams& p, const Keys& keys,
+                                                const decoding::PairShares& shares) {
+  // LOAD     Two blocks that share keys are a cluster, as d15 spells out, and so are
+  // QK       the products.
+  // SOFTMAX  Before it the scores become what the model makes of them,
+  const auto scores_of = [&](const decoding::Rows& rows) { return Scores::of<C>(p, rows, keys.n_k); };
+  // PV       and then come the sums with V.
+  // STORE    The sink comes in with the first share.
+  const auto change = [&](const decoding::Rows& rows, int number, int row, float(&O)[4],
+                          decoding::Joined& found LADDER_SITE_PARAMETER) {
     if (p.sinks != nullptr && number == 0) add_sink(ld_global_f32(p.sinks + rows.head(row) LADDER_SITE), O, found);
-    if (cluster == 1) return store(row, O, found LADDER_SITE);
-    const uint32_t there = mapa(found_by(rank, row / cluster), row % cluster);
-    for (int i = 0; i < 4; ++i) st_shared_cluster_b32(there + lane * 16 + i * 4, __float_as_uint(O[i]) LADDER_SITE);
-    if (lane == 0) {
-      st_shared_cluster_b32(there + HEAD_DIM * 4, __float_as_uint(found.max) LADDER_SITE);
-      st_shared_cluster_b32(there + HEAD_DIM * 4 + 4, __float_as_uint(found.sum) LADDER_SITE);
-    }
   };
-  const auto meet = [&](LADDER_SITE_ONLY_PARAMETER) {
-    if (cluster == 1) return __syncthreads(LADDER_SITE_ALONE);
-    __syncwarp(LADDER_SITE_ALONE);  // the cluster's barrier takes whole warps
-    cluster_sync(LADDER_SITE_ALONE);
-  };
-
-  // LOAD     Each warp, or warpgroup, has tiles of its own, as d04 and d12 spell out, and so are
-  // QK       the scores,
-  // SOFTMAX  the weights,
-  // PV       their sums with V. Before keys are overwritten all blocks of the cluster are done, and not only this one.
-  const auto scores = Scores::of<C>(p, rows, keys.n_k);
-  const decoding::Share share = {rows, sequence, int(blockIdx.y), begin, end};
-  if constexpr (C::BR == 64) {
-    decoding::attend_by_warpgroups<C>(p, share, keys, leave, meet, scores);
-  } else {
-    decoding::attend_to<C>(p, share, keys, leave, meet, scores);
-  }
-  if (cluster == 1) return;
-  meet();  // safe to read what the other blocks have found
-
-  // STORE  A warp joins a row, a lane four columns.
-  for (int of_rows = warp; of_rows * cluster + rank < C::BR; of_rows += C::WARPS) {
-    const int row = of_rows * cluster + rank;
-    if (!rows.has(row)) break;
-    decoding::Joined all;
-    float O[4] = {};
-    for (int of_block = 0; of_block < cluster; ++of_block) {
-      const uint4 four = ld_shared_v4(found_by(of_block, of_rows) + lane * 16);
-      const uint2 numbers = ld_shared_v2(found_by(of_block, of_rows) + HEAD_DIM * 4);
-      const decoding::Factors by = all.add(__uint_as_float(numbers.x), __uint_as_float(numbers.y));
-      const uint32_t its[4] = {four.x, four.y, four.z, four.w};
-      for (int i = 0; i < 4; ++i) O[i] = O[i] * by.mine + __uint_as_float(its[i]) * by.its;
-    }
-    store(row, O, all);
-  }
+  decoding::attend_in_pairs<C>(p, keys, shares, scores_of, change);
 }
 
 template <class C, bool IN_PAGES>
-__global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CacheScoreParams p, Shares shares) {
+__global__ void __launch_bounds__(C::THREADS, C::PER_SM)
+    flash_attention(CacheScoreParams p, decoding::PairShares shares) {
   griddepcontrol_launch_dependents();  // safe: who joins waits until this launch is over
   const int n_k = decoding::keys_of(p, blockIdx.z);
   if constexpr (IN_PAGES) {
@@ -166,16 +89,10 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CacheSc
   }
 }
 
-// LAUNCH  As in d14. The pointers of `p` belong to the device and are multiples of 16 B, as are strides.
+// LAUNCH  As in d15. The pointers of `p` belong to the device and are multiples of 16 B, as are strides.
 template <class C>
 void start(Device& device, const CacheScoreParams& p) {
-  const int tiles = (decoding::rows_of(p) + C::BR - 1) / C::BR;
-  const auto shares = Shares::of<C>(int64_t(tiles) * p.kv_heads * p.batch, p.n_k, multiprocessors(device));
-  launch_clusters(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>,
-                  dim3(tiles * shares.count, p.kv_heads, p.batch), dim3(C::THREADS), shares.cluster, C::SMEM_BYTES, p,
-                  shares);
-  if (!shares.are_joined())
-    decoding::start_join_early<typename C::Element, HEAD_DIM, decoding::JOIN_WARPS>(device, p, shares.count);
+  decoding::start_pairs<C>(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>, p);
 }
 
 template <class C>

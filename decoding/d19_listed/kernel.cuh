@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CacheSc
   const int steps = list.before(p.batch), blocks = min(int(gridDim.x), steps), block = blockIdx.x;
   if (block >= blocks) return;
   const int begin = decoding::begin_of(block, blocks, steps), end = decoding::begin_of(block + 1, blocks, steps);
-  const auto end_of = [&](const Tile& tile, int) { return min(tile.last, end); };
+  const auto end_of = [&](const Tile& tile, int) { return min(tile.end, end); };
 
   // LOAD     A block goes through its part of the list as d08 spells out, and so are
   // QK       the products.
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CacheSc
     const int head = rows.head(row);
     if (p.sinks != nullptr && from == tile.first)
       decoding::join_sink(ld_global_f32(p.sinks + head LADDER_SITE), O, found);
-    if (from == tile.first && to == tile.last) {
+    if (from == tile.first && to == tile.end) {
       decoding::store_row<typename C::Element>(p, tile.sequence, head, rows.query(row), O, found LADDER_SITE);
     } else {
       decoding::store_part(decoding::part_of<C>(p, block, from == begin, row), O, found LADDER_SITE);

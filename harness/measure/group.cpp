@@ -189,7 +189,8 @@ Groups::Groups(GroupMemory memory, const Spec& shape, InputKind kind, const Room
       questions_(std::move(questions)),
       tolerances_(std::move(tolerances)),
       random_(seed) {
-  if (odd_ < inputs_.size())
+  // Of whole numbers no bit is the sign: theirs stays.
+  if (odd_ < inputs_.size() && inputs_[odd_].element != Element::s8 && inputs_[odd_].element != Element::s4)
     negative_.resize(inputs_[odd_].units() + units_of_more(inputs_, inputs_[odd_], room.more_heads));
   // Poison of an answer's size: uniform numbers with the answers' middle and deviation.
   for (const TensorSpec& output : outputs_) {
@@ -205,7 +206,7 @@ Groups::Groups(GroupMemory memory, const Spec& shape, InputKind kind, const Room
 }
 
 bool Groups::is_odd(std::string_view output) const {
-  return std::ranges::find(formula_.odd_outputs, output) != formula_.odd_outputs.end();
+  return !negative_.empty() && std::ranges::find(formula_.odd_outputs, output) != formula_.odd_outputs.end();
 }
 
 std::vector<Groups::Planned> Groups::draw_plan(int launches) {

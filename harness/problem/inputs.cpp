@@ -397,13 +397,14 @@ QKV make_qkv(InputKind kind, const Shape& shape, uint64_t seed) {
     make_V([size](float drawn, int64_t, int) { return size * (1.8f + drawn / 32); });
   }
   if (kind == rising_weights) {
-    constexpr float POWERS = 13;  // so that the first weights, which are the smallest, are no subnormals of f16
+    // So that the first weights, which are the smallest, are no subnormals, of f16 or of e4m3.
+    const float powers = inputs.Q.type == Element::e4m3 ? 6 : 13;
     make_rising(
-        inputs, shape, [&](int64_t row) { return POWERS * LN2 * (0.98f + 0.04f * uniform(seed, row, 0)); }, true);
+        inputs, shape, [&](int64_t row) { return powers * LN2 * (0.98f + 0.04f * uniform(seed, row, 0)); }, true);
     const float size = fitting(inputs.V.type, 12000);
-    make_V([n, size](float drawn, int64_t key, int) {
+    make_V([n, size, powers](float drawn, int64_t key, int) {
       const float from_end = static_cast<float>(2 * std::min(key, n - 1 - key)) / static_cast<float>(n);
-      return (2 * key < n ? size : -size) * std::exp2(POWERS * (1 - from_end)) * (1 + drawn / 16);
+      return (2 * key < n ? size : -size) * std::exp2(powers * (1 - from_end)) * (1 + drawn / 16);
     });
   }
   if (kind == wide_values) {

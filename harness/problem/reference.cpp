@@ -493,7 +493,7 @@ Reference make_reference(const Spec& spec, const Inputs& inputs, const std::vect
   LSE.row_tolerance.resize(cells.size());
   if (beside == Beside::score_terms) O.row_tolerance.resize(cells.size());
   std::vector<Errors> errors(sets);
-  constexpr int64_t ROWS_AT_A_TIME = 16;
+  constexpr int64_t ROWS_AT_A_TIME = 2;  // of a large problem a head has 16 in all
   for (size_t begin = 0; begin < cells.size();) {
     const int64_t key_head = cells[begin].unit / group;
     const auto same_head = [&](const Cell& cell) { return cell.unit / group == key_head; };

@@ -66,4 +66,11 @@ uint64_t sum_and_turns_bytes(const Shape& shape) {
   return uint64_t(shape.batch_heads()) * (shape.n * COLUMNS + turns) * 4;
 }
 
+// Of a kernel that knows what was done to a score, of C::HEAD_DIM columns or up to a panel less.
+template <class C, class Sequence>
+Variant scores(Variant rest) {
+  return any_d<typename C::T>(std::move(rest), list_and_sum_bytes<C, C::HEAD_DIM + 2, Sequence>,
+                              WINDOW | VARLEN | SOFTCAP | ALIBI | SINK, C::HEAD_DIM, C::HEAD_DIM - 64 + 8);
+}
+
 }  // namespace ladder::backward

@@ -32,6 +32,58 @@ Counts products(const Launched& spec, Counts counts = {}) {
   return counts;
 }
 
+// The blocks of so many rows each, of a head of keys and of all; C::Wide where one of C does not hold a head's rows.
+template <class C>
+uint64_t tiles_of_rows(const Shape& spec) {
+  return (spec.n * (spec.heads / spec.key_heads()) + C::BR - 1) / C::BR;
+}
+template <class C>
+uint64_t blocks_of(const Shape& spec) {
+  return tiles_of_rows<C>(spec) * spec.batch * spec.key_heads();
+}
+template <class C, class F>
+auto of_tile(const Shape& spec, const F& f) {
+  return tiles_of_rows<C>(spec) > 1 ? f(typename C::Wide()) : f(C());
+}
+
+// Of d15_pairs: a warp's tiles of keys, or a warpgroup's.
+template <class C>
+Counts products_of_pairs(const Launched& spec) {
+  if (!has_all_tiles(spec)) return {};
+  using Wide = typename C::Wide;
+  if (tiles_of_rows<C>(spec) > 1) {
+    const uint64_t steps = (spec.keys() + Wide::STEP - 1) / Wide::STEP;
+    return {.wgmma = blocks_of<Wide>(spec) * steps * Wide::WARPGROUPS * (HEAD_DIM / 16 + Wide::BC / 16)};
+  }
+  const uint64_t of_warps = blocks_of<C>(spec) * ((spec.keys() + C::STEP - 1) / C::STEP) * C::WARPS;
+  return {.mma = of_warps * 2 * (C::BC / 8) * (HEAD_DIM / 16),
+          .ldmatrix = of_warps * 2 * (C::BC / 16) * (HEAD_DIM / 16)};
+}
+// Of d13_bytes: what of V ldmatrix reads, so many columns at a time; K comes by other loads.
+template <class Tile>
+Counts products_of_packed_tile(const Launched& spec, uint64_t columns) {
+  if (!has_all_tiles(spec)) return {};
+  const uint64_t of_warps = blocks_of<Tile>(spec) * ((spec.keys() + Tile::STEP - 1) / Tile::STEP) * Tile::WARPS;
+  return {.mma = of_warps * (Tile::BR / 16) * 2 * (Tile::BC / 8) * (HEAD_DIM / 16),
+          .ldmatrix = of_warps * (Tile::BC / 16) * (HEAD_DIM / columns)};
+}
+template <class C>
+Counts products_of_packed(const Launched& spec, uint64_t columns) {
+  return of_tile<C>(spec, [&](auto tile) { return products_of_packed_tile<decltype(tile)>(spec, columns); });
+}
+
+// Of d10_along, where each share of a tile reads its Q by ldmatrix, too.
+template <class C>
+Counts products_along(const Launched& spec, uint64_t most_blocks, uint64_t joining_warps, int (*shares_of)(int)) {
+  if (spec.keys() == 0) return {};
+  const Tiles<C> tiles(spec);
+  const uint64_t blocks = min(min<uint64_t>(spec.multiprocessors, most_blocks), tiles.count * tiles.steps);
+  Counts counts = products<C>(spec, {.warps = blocks * C::WARPS + joining_warps});
+  if (has_all_tiles(spec))
+    counts.ldmatrix += tiles.count * shares_of(tiles.steps) * C::WARPS * tiles.wide * (HEAD_DIM / 16);  // Q
+  return counts;
+}
+
 // Of so many shares of each row: their parts of O, maxima and sums. One alone leaves none.
 inline uint64_t parts_bytes(const Shape& spec, int shares) {
   return shares <= 1 ? 0 : shares * spec.batch_heads() * spec.n * (HEAD_DIM + 2) * sizeof(float);

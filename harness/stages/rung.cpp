@@ -303,6 +303,14 @@ void convert(const Arguments& arguments, ModelGradientParams& params) {
             .d = spec.d};
 }
 
+void convert(const Arguments& arguments, ScoreGradientParams& params) {
+  convert(arguments, static_cast<ModelGradientParams&>(params));
+  params.softcap = arguments.spec.softcap;
+  params.alibi_slopes = static_cast<const float*>(arguments.at("slopes"));
+  params.sinks = static_cast<const float*>(arguments.at("sinks"));
+  params.dsinks = static_cast<float*>(arguments.at("dsinks"));
+}
+
 namespace {
 
 // Every weight of a gradient is 2 to the power of what LSE leaves of a score, and f32 has LSE to one part in 2^24: beyond 2^17 weights may

@@ -223,6 +223,7 @@ void convert(const Arguments& arguments, IntervalParams& params);
 void convert(const Arguments& arguments, BlockParams& params);
 void convert(const Arguments& arguments, GradientParams& params);
 void convert(const Arguments& arguments, ModelGradientParams& params);
+void convert(const Arguments& arguments, ScoreGradientParams& params);
 
 // The builds of a stage.cu: nvcc's, and three for the emulator. Variables that a kernel leaves unset hold a bit pattern in the first, and
 // zeros in the second; in the third a product and the sum behind it are one instruction with one rounding, as nvcc makes of them. A right

@@ -93,14 +93,14 @@ struct Softmax : forward::Softmax<T, BC> {
 };
 
 // A number as three of bf16 that sum up to it exactly: of its 24 bits each has eight. They are a row's columns 0, 1 and
-// 2; `pair`: which two columns.
-__device__ __forceinline__ uint32_t parts_of(float number, uint32_t pair) {
+// 2; `two`: which two columns.
+__device__ __forceinline__ uint32_t parts_of(float number, uint32_t two) {
   constexpr uint32_t UPPER = 0xffff0000;  // of an f32: a bf16
   const uint32_t high = __float_as_uint(number) & UPPER;
   const float rest = number - __uint_as_float(high);
   const uint32_t middle = __float_as_uint(rest) & UPPER;
   const uint32_t low = __float_as_uint(rest - __uint_as_float(middle)) >> 16;
-  return pair == 0 ? middle | high >> 16 : pair == 1 ? low : 0;
+  return two == 0 ? middle | high >> 16 : two == 1 ? low : 0;
 }
 
 // What the kernel is compiled for: with slopes, or without.
@@ -140,7 +140,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
   const uint64_t ramp = wgmma_descriptor(smem.more);
   const auto is_behind = [&](const Work& work, int tile) { return tile > work[Work::TOP] - work[Work::LOW]; };
   const auto falls = [&](const Work& work, int tile) { return Mask::IS_WINDOW && is_behind(work, tile); };
-  const auto place_of = [&](const Work& work, int tile) {  // in K
+  const auto in_K = [&](const Work& work, int tile) {  // where it lies there
     return is_behind(work, tile) ? tile - work[Work::BEGIN] + work[Work::LOW] : work[Work::TOP] - tile;
   };
   const auto start_QK = [&](int tile) {
@@ -165,7 +165,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     if constexpr (SLOPED) {
       const Work work = smem.told(round);
       const float rise = work.number(Work::SLOPE) * softmax.scale_log2 * (falls(work, tile) ? -1 : 1);
-      const float from = behind_own(work, place_of(work, tile) * BC);
+      const float from = behind_own(work, in_K(work, tile) * BC);
       softmax.line[0] = rise * from, softmax.line[1] = rise * (from - 8);
     }
   };
@@ -173,7 +173,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
   const auto hide = [&](int tile) {
     const Work work = smem.told(round);
     const Mask mask(p);
-    const int place = place_of(work, tile), first_key = place * BC;
+    const int tile_of_K = in_K(work, tile), first_key = tile_of_K * BC;
     const auto of_all = [&](auto change) {
 #pragma unroll
       for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
@@ -181,19 +181,19 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
       }
     };
     const int lane_key = first_key + FragmentC::col(lane, 0);
-    const bool turns = SLOPED && Mask::IS_WINDOW && tile <= begin + 1 && !falls(work, tile);
-    if (turns) {  // behind a query's own key the line falls, and the product has let it rise
+    const bool bends = SLOPED && Mask::IS_WINDOW && tile <= begin + 1 && !falls(work, tile);
+    if (bends) {  // behind a query's own key the line falls, and the product has let it rise
       const float twice = 2 * work.number(Work::SLOPE), from = behind_own(work, lane_key), behind[2] = {from, from - 8};
       of_all([&](float& score, int key, int lane_row) { score -= twice * fmaxf(behind[lane_row] + key, 0); });
     }
     const int query = query_of(work), below = query + 8;
-    if (Mask::IS_WINDOW && place < work[Work::WHOLE_BEGIN]) {
+    if (Mask::IS_WINDOW && tile_of_K < work[Work::WHOLE_BEGIN]) {
       const int from[2] = {mask.first_of(query) - lane_key, mask.first_of(below) - lane_key};
       of_all([&](float& score, int key, int lane_row) {
         if (key < from[lane_row]) score = -INFINITY;
       });
     }
-    if (Mask::HIDES && place >= work[Work::WHOLE_END]) {
+    if (Mask::HIDES && tile_of_K >= work[Work::WHOLE_END]) {
       const int to[2] = {mask.end_of(query) - lane_key, mask.end_of(below) - lane_key};
       of_all([&](float& score, int key, int lane_row) {
         if (key >= to[lane_row]) score = -INFINITY;
@@ -225,7 +225,8 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
   float normalise[2];
   const auto finish = [&](int tile, Weights P_last) {
     start_PV(tile, P_last, tile == begin);
-    finish_rows<Mask>(p, smem.told(round), softmax, normalise);  // beside PV
+    const Work work = smem.told(round);
+    finish_rows<Mask>(p, work, softmax, normalise, work.number(Work::SINK));  // beside PV
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
     wgmma_wait<0>(O_frag, P_last);           // safe to touch O: the last PV is done
     release(smem.V, tile);
@@ -268,7 +269,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     release(smem.K, begin);
     set_line(begin);
     hide(begin);
-    softmax.begin(work.number(Work::SINK), lane % 4 == 0);
+    softmax.begin();
     softmax.weigh(S_frag, P_even, true, true);
     release_Q(round - 1);
     int tile = begin + 1;

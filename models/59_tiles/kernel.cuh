@@ -81,16 +81,16 @@ struct Lists {
     int key[2], stencil[2];
   };
   __device__ __forceinline__ Halves operator()(int tile) const {
-    Halves of = {{p.n_k, p.n_k}, {0, 0}};
+    Halves here = {{p.n_k, p.n_k}, {0, 0}};
     const int each = p.block_keys / HALF;
     for (int i = 0; i < 2; ++i) {
       const int number = 2 * (tile - first) + i;
       if (number >= halves) continue;
       const int* const entry = p.lists + 2 * (list * p.most_blocks + number / each);
-      of.key[i] = ld_global_s32(entry) * p.block_keys + number % each * HALF;
-      of.stencil[i] = ld_global_s32(entry + 1) + number % each;
+      here.key[i] = ld_global_s32(entry) * p.block_keys + number % each * HALF;
+      here.stencil[i] = ld_global_s32(entry + 1) + number % each;
     }
-    return of;
+    return here;
   }
 };
 
@@ -231,7 +231,8 @@ __device__ __forceinline__ void attend(const BlockParams& p, const Smem<C>& smem
   float normalise[2];
   const auto finish = [&](int tile, Weights P_last) {
     start_PV(tile, P_last, tile == begin);
-    finish_rows<Mask>(p, smem.told(round), softmax, normalise);  // beside PV
+    const Work work = smem.told(round);
+    finish_rows<Mask>(p, work, softmax, normalise, work.number(Work::SINK));  // beside PV
     for (int lane_row = 0; lane_row < 2 && Mask::IS_WINDOW; ++lane_row) {
       if (softmax.sum[lane_row] == 0) normalise[lane_row] = 0;  // a row without a key
     }
@@ -275,7 +276,7 @@ __device__ __forceinline__ void attend(const BlockParams& p, const Smem<C>& smem
     change(begin);
     hide(begin);
     if (Mask::IS_WINDOW) release(smem.K, begin);
-    softmax.begin(work.number(Work::SINK), lane % 4 == 0);
+    softmax.begin();
     softmax.weigh(S_frag, P_even, true, true);
     release_Q(round - 1);
     int tile = begin + 1;

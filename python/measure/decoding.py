@@ -2,7 +2,9 @@
 turns. How long a launch takes, and how many bytes of K and V it reads in a second. decoding/README.md shows the rows.
     python3 python/measure/decoding.py --csv docs/results/CARD_decoding.csv --commit HASH [--rungs d02_split d05_dependent] [--rounds 20]
 With --cache: caches in one piece and in pages, of sequences that are full or of several lengths. With --bytes: rungs for bf16 on caches in
-one piece, and beside them d13_bytes on the same keys and values in e4m3 and int8, and d17_nibbles in int4."""
+one piece, and beside them d13_bytes on the same keys and values in e4m3 and int8, and d17_nibbles and d21 to d23 in int4; d22 and d23
+also where all rows of a head stand side by side ("heads"), and not all heads of a token.
+With --only: of the problems those whose words have all of these, as `--only b=8 nk=65536`."""
 
 from __future__ import annotations
 
@@ -167,7 +169,7 @@ def cached_cases(rungs: list[str]):
 
 
 BYTES = {"e4m3": "float8_e4m3fn", "int8": "int8", "int4": "int4"}
-READERS = {"d13_bytes": ("e4m3", "int8"), "d17_nibbles": ("int4",)}  # of which types
+READERS = {"d13_bytes": ("e4m3", "int8"), "d17_nibbles": ("int4",), "d21_columns": ("int4",), "d22_smallest": ("int4",), "d23_neighbours": ("int4",)}  # of which types
 
 
 def byte_cases(rungs: list[str]):
@@ -211,13 +213,16 @@ def byte_cases(rungs: list[str]):
         graphs = {rung: lambda rung=rung: of_rung(rung, copies) for rung in halves}
         graphs |= {f"{rung} {name}": lambda rung=rung, name=name: of_rung(rung, quantised(BYTES[name]))
                    for rung in rungs for name in READERS.get(rung, ())}  # fmt: skip
+        by_heads = lambda there: [(q, *(each.transpose(1, 2).contiguous().transpose(1, 2) for each in others)) for q, *others in there]
+        graphs |= {f"{rung} int4 heads": lambda rung=rung: of_rung(rung, by_heads(quantised(BYTES["int4"])))
+                   for rung in rungs if rung in ("d22_smallest", "d23_neighbours")}  # fmt: skip
         if "fa3" in peers.contenders():
             graphs = {"fa3": lambda: of_fa3(copies, peers.MOST_UNLIKE[torch.bfloat16]),
                       "fa3 e4m3": lambda: of_fa3(quantised(BYTES["e4m3"]), 0.1)} | graphs  # whose q and weights are e4m3, too
         text = f"lens_k={','.join(map(str, lengths))}" if len(set(lengths)) > 1 else ""
         words = [f"b={batch}", f"h={HEADS}", f"kv={kv_heads}", "nq=1", f"nk={room}", f"d={D}", "bf16", text]
         # Of four bits each 128 have a scale of four bytes.
-        yield " ".join(filter(None, words)), lambda name: numbers * {"e4m3": 1, "int8": 1, "int4": 0.5 + 4 / D}.get(name.split()[-1], 2), graphs
+        yield " ".join(filter(None, words)), lambda name: numbers * {"e4m3": 1, "int8": 1, "int4": 0.5 + 4 / D}.get((*name.split(), "")[1], 2), graphs
 
 
 def dequantised(K, V, *scales):
@@ -249,11 +254,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--cache", action="store_true", help="the problems that have one")
     parser.add_argument("--bytes", action="store_true", help="caches of bytes, beside bf16")
+    parser.add_argument("--only", nargs="+", default=[], help="words that a problem has")
     options = parser.parse_args(arguments)
     last, rows = options.rungs[-1], []
     if options.bytes:
         last += f" {READERS[last][0]}"
     for words, bytes_read, makers in (byte_cases if options.bytes else cached_cases if options.cache else cases)(options.rungs):
+        if not set(options.only) <= set(words.split()):
+            continue
         graphs = {}
         for name, make in makers.items():
             try:

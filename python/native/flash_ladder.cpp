@@ -84,11 +84,11 @@ struct Wanted {
   bool lse, same_bits, packed;
 };
 
-// Whether LSE can be had beside a rung that writes none.
+// Whether LSE can be had beside a rung that writes none: log_sum_exp says what it takes as a rung does.
 bool log_sum_exp_takes(const Spec& spec, const Wanted& wanted) {
+  static const Variant by_itself{.accepts = {.features = CAUSAL | TAILS | CROSS}};
   const bool is_there = !wanted.gpu || wanted.gpu->sm >= 80;  // mma.m16n8k16
-  return is_there && spec.formula == Spec().formula && spec.q_type == Element::f16 && spec.kv_type == Element::f16 &&
-         spec.d == 128 && (needs(spec) & ~(CAUSAL | CROSS)) == 0;
+  return is_there && takes(by_itself, spec);
 }
 LogSumExpParams log_sum_exp_params(const Arguments& arguments) {
   const Spec& spec = arguments.spec;

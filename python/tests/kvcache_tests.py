@@ -274,7 +274,7 @@ class Nibbles(Cached):
         (K, V, k_scale, v_scale), numbers = self.quantised(self.K, self.V)
         self.assertEqual((tuple(K.shape), tuple(k_scale.shape)), ((len(FEW_KEYS), ROOM, KV, D // 2), (len(FEW_KEYS), ROOM, KV)))
         scales = dict(k_descale=k_scale, v_descale=v_scale)
-        self.assertEqual(flash_ladder.why(self.put(self.q), K, V, **scales).rung, "d17_nibbles")
+        self.assertEqual(flash_ladder.why(self.put(self.q), K, V, **scales).rung, "d23_neighbours")
         answers = [reference.attention(self.q[i : i + 1], *(each[i : i + 1, :length] for each in numbers), causal=True) for i, length in enumerate(FEW_KEYS)]
         finite = lambda each: np.where(np.isinf(each), 0, each)  # queries without a key
         got = flash_attn_with_kvcache(self.put(self.q), K, V, cache_seqlens=self.put(self.lengths), causal=True, return_softmax_lse=True, **scales)

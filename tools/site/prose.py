@@ -292,6 +292,11 @@ def adder(instruction: str, experiment: str, s: int, sign: int = 1) -> SimpleNam
     return SimpleNamespace(value=float(row["value"]))
 
 
+def quantised(form: str, column: str) -> float:
+    """A figure of h200_quantised.csv, of the small trained model with its cache in a format: quantised('int4', 'perplexity')."""
+    return float(_only([row for row in results.table("h200_quantised.csv") if row["format"] == form], f"{form} in docs/results/h200_quantised.csv")[column])
+
+
 def prefill(attention: str, tokens: int, column: str) -> float:
     """A figure of h200_prefill.csv: prefill('flash_ladder', 32768, 'tokens_per_s')."""
     found = [row for row in results.table("h200_prefill.csv") if (row["attention"], row["tokens"]) == (attention, str(tokens))]
@@ -477,7 +482,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, h100, repeat, again, beside, sweep, ncu, waits, traffic, latency, adder, generation, prefill, overhead, page, functions, decoding, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, steps, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, h100, repeat, again, beside, sweep, ncu, waits, traffic, latency, adder, generation, quantised, prefill, overhead, page, functions, decoding, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, steps, mutants, count, min, max)}
 
 
 def value(expression: str):

@@ -5,6 +5,7 @@ import contextlib
 import csv
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -406,6 +407,17 @@ class Products(unittest.TestCase):
                     else:
                         self.assertEqual(run.returncode, 0, run.stderr[:2000])
                         self.assertIn(f"m64n{8 * tiles}k16", ptx.read_text())
+
+    @unittest.skipUnless(shutil.which("nm"), "nm says which products there are in the program")
+    def test_every_product_that_rungs_run_has_a_conformance_case(self) -> None:
+        names = subprocess.run(["nm", "-C", rungs.program()], capture_output=True, text=True, check=True).stdout
+        run = {(word, int(tiles) * 8, transposed == "true")
+               for word, transposed, tiles in re.findall(r"\b(wgmma_[rs]s\w*)<(?:(true|false), )?(\d+)>\(", names)}
+        cases = (ROOT / "harness" / "conformance" / "cases.hpp").read_text(encoding="utf-8")
+        there = {(word + (f"_{element}" if element else ""), int(columns), transposed == "true")
+                 for word, columns, transposed, element in re.findall(r"(wgmma_[rs]s)_case<(\d+), (true|false)(?:, (\w+))?>", cases)}
+        self.assertGreater(len(run), 20)
+        self.assertEqual(sorted(run - there), [], "word, columns, TRANS_B: harness/conformance/cases.hpp has no case of it")
 
 
 class RungDiff(unittest.TestCase):

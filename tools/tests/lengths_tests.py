@@ -9,8 +9,9 @@ from pathlib import Path
 from tools import rungs
 from tools.paths import ROOT
 
-ALL, EACH, MIDDLE, COLUMNS = 14200, 420, 330, 120
+ALL, EACH, MIDDLE, COLUMNS, ROLES = 14200, 420, 330, 120, 30
 FIRST = 40  # up to 38 a kernel is a whole file
+ONE_ROLE = ("50_anycard", "60_stored", "61_recomputed", "62_transposed", "63_onewalk", "77_laneorder", "78_copies", "79_groups")
 
 
 def said_in_parts() -> dict[str, list[str]]:
@@ -39,12 +40,42 @@ def too_wide(name: str, lines: list[str]) -> list[str]:
     return [f"{name}:{n} has {len(line)} columns, more than {COLUMNS}" for n, line in enumerate(lines, 1) if len(line) > COLUMNS]
 
 
+def last_lines(kernel: str) -> int | None:
+    """From where a kernel sends its warps to their roles, how many lines it has; none if all its warps do the same."""
+    found = None
+    for function in re.findall(r"^__global__.*?^}$", kernel, re.M | re.S):
+        lines = function.splitlines()
+        roles = [n for n, line in enumerate(lines) if re.match(r"  (setmaxnreg_|if \(warp(group)? (>=|<|==) )", line)]
+        if roles:
+            found = max(found or 0, len(lines) - roles[0])
+    return found
+
+
+def not_dispatched(kernels: dict[str, list[str]]) -> list[str]:
+    """Kernels that do not end in a dispatch of their roles."""
+    wrong = []
+    for name, lines in kernels.items():
+        found = last_lines("\n".join(lines))
+        if found is None and name not in ONE_ROLE:
+            wrong.append(f"{name} sends no warp to a role: if all do the same, ONE_ROLE says so")
+        elif found is not None and found > ROLES:
+            wrong.append(f"{name} has {found} lines from where it sends warps to their roles, more than {ROLES}: a role is a function above")
+    return wrong
+
+
 def unexplained(words: str, kernels: dict[str, str], page: str) -> list[str]:
     """Functions and structs of a header of common/words/ that kernels say, and do not spell out, and that the page has no word of."""
     defined = sorted(set(re.findall(r"^(?:[\w:]+[ *&]+)+(\w+)\(|^struct (\w+)", words, re.M)))
     return [f"{name} is said by {said[0]}" for name in ("".join(pair) for pair in defined) if not re.search(rf"\b{name}\b", page)
             if (said := [rung for rung, text in kernels.items() if re.search(rf"\b{name}\b", text)
                          and not re.search(rf"^(?:[\w:]+[ *&]+)+{name}\(|struct {name}\b|\b{name} = ", text, re.M)])]
+
+
+def of_no_rung(words: str) -> list[str]:
+    """Parts of a header with a comment of their own that names no rung: who spells them out? One without a comment goes on with the part before."""
+    comments = re.findall(r"^((?://.*\n)+)(?:(?:template|  requires).*\n)*(?=(?:struct|__\w+__|inline|constexpr|static|auto|void|int|bool|uint32_t|float)\b)(.*)$", words, re.M)
+    return [f"{code}: its comment names no rung" for comment, code in comments
+            if not re.fullmatch(r"// Grid .*\n", comment) and not re.search(r"\b[df]?\d\d(_\w+)?\b", re.sub(r"[\d.]+ (?:KiB|B)\b", "", comment))]
 
 
 def shared_in_head(kernel: str) -> tuple[float, bool] | None:
@@ -56,6 +87,16 @@ def shared_in_head(kernel: str) -> tuple[float, bool] | None:
 class Lengths(unittest.TestCase):
     def test_kernels_are_short(self) -> None:
         self.assertEqual(too_long(said_in_parts()), [])
+
+    def test_kernels_end_in_a_dispatch_of_their_roles(self) -> None:
+        kernels = said_in_parts() | {name: (rung.path / "kernel.cuh").read_text(encoding="utf-8").splitlines()
+                                     for name, rung in rungs.by_name().items() if name.startswith("f0")}
+        self.assertGreater(len(kernels), 50)
+        self.assertEqual(not_dispatched(kernels), [])
+        ends = ["__global__ void k() {", "  if (warp >= WARPS) {", *["    load();"] * 28, "  }", "}"]
+        self.assertEqual(not_dispatched({"70_short": ends[:2] + ends[3:]}), [])
+        self.assertIn("70_long has 31 lines", not_dispatched({"70_long": ends})[0])
+        self.assertIn("70_none sends no warp", not_dispatched({"70_none": ["__global__ void k() {", "}"]})[0])
 
     def test_no_line_is_wide(self) -> None:
         files = [*(rung.path / "kernel.cuh" for rung in rungs.by_name().values()), *sorted(Path(ROOT, "common", "words").glob("*.cuh")),
@@ -86,6 +127,14 @@ class Lengths(unittest.TestCase):
                 self.assertLess(abs(said[0] - rung.variants[0].smem_bytes), 1 if said[1] else 1024, name)
         self.assertGreater(looked, 80)
         self.assertEqual(shared_in_head("// Tile: 64x64.  Shared: 224 KiB and\n//        144 B.\n#pragma once"), (229520, True))
+
+    def test_parts_name_the_rung_that_spells_them_out(self) -> None:
+        for header in sorted(Path(ROOT, "common", "words").glob("*.cuh")):
+            if header.stem not in ("warp", "site"):
+                with self.subTest(header.stem):
+                    self.assertEqual(of_no_rung(header.read_text(encoding="utf-8")), [])
+        self.assertEqual(of_no_rung("// Rows of 16 B.\ntemplate <class T>\nstruct Rows {\n"), ["struct Rows {: its comment names no rung"])
+        self.assertEqual(of_no_rung("// d01_packed. Rows.\nstruct Rows {\n};\ninline int rows() {\n"), [])
 
     def test_the_offender_is_named(self) -> None:
         self.assertIn("41_long has 421 lines", too_long({"41_long": ["x"] * 421, "42_short": ["x"] * 10, "43_short": ["x"]})[0])

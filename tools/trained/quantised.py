@@ -42,7 +42,8 @@ class Cache:
         room = lambda of: torch.cat([of, of.new_zeros(of.shape[0], NEW, *of.shape[2:])], 1)
         self.k, self.v, *scales = made
         self.k, self.v = room(self.k), room(self.v)
-        self.scales = [room(of) if dtype == "int4" else of for of in scales]
+        of_heads = lambda of: room(of).transpose(1, 2).contiguous().transpose(1, 2)  # side by side, as quantize_kv lays them
+        self.scales = [of_heads(of) if dtype == "int4" else of for of in scales]
 
     def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         """One query of each text, which sees its own key, too: [batch, 1, heads, d]."""
