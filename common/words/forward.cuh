@@ -463,9 +463,15 @@ struct Softmax {
   bool careful;                         // the whole warp or none of it: a later tile of these queries raised a maximum
   bool rescale;                         // O, by `correction`, before the next PV
 
-  __device__ __forceinline__ void begin() {
-    careful = false, limit = SUM_LIMIT<T>;
-    for (int lane_row = 0; lane_row < 2; ++lane_row) max[lane_row] = NO_KEY, above[lane_row] = sum[lane_row] = 0;
+  // A sink is a score that is there before all others, and belongs to no key. One of a row's four lanes counts its
+  // weight, 1.
+  __device__ __forceinline__ void begin(float sink = NO_KEY, bool counts = false) {
+    careful = is_huge(sink);
+    limit = careful ? -1 : SUM_LIMIT<T>;
+    for (int lane_row = 0; lane_row < 2; ++lane_row) {
+      max[lane_row] = careful ? 0 : sink, above[lane_row] = careful ? sink : 0;
+      sum[lane_row] = counts && sink > NO_KEY;
+    }
   }
   __device__ __forceinline__ float largest(int lane_row) const { return max[lane_row] + above[lane_row]; }
   // Looks at the scores, to which `plus` is added in log2 units.
@@ -475,12 +481,14 @@ struct Softmax {
     if (is_first) {
       rescale = true;
       // Each lane's own, so the warp is asked while the lanes of a row exchange theirs.
-      const bool huge = is_huge(to[0]) || is_huge(to[1]);
-      for (int lane_row = 0; lane_row < 2; ++lane_row) {
-        score[lane_row] = quad_max(score[lane_row] LADDER_SITE);
-        max[lane_row] = fmaxf(score[lane_row] * scale_log2 + plus[lane_row], NO_KEY);
+      const bool huge = limit < 0 || is_huge(to[0]) || is_huge(to[1]);
+      for (float& largest : score) largest = quad_max(largest LADDER_SITE);
+      if (vote_any(huge LADDER_SITE)) {
+        begin_huge(S, score, plus LADDER_SITE);
+      } else {
+        for (int lane_row = 0; lane_row < 2; ++lane_row)
+          grow(lane_row, fmaxf(score[lane_row] * scale_log2 + plus[lane_row], max[lane_row]));
       }
-      if (vote_any(huge LADDER_SITE)) begin_huge(S, score, plus LADDER_SITE);
     } else {
       rescale = vote_any(fmaxf(to[0] - max[0], to[1] - max[1]) > RESCALE_ABOVE LADDER_SITE);
       if (rescale) raise_max(to LADDER_SITE);
@@ -494,24 +502,31 @@ struct Softmax {
         if (max[lane_row] == NO_KEY) max[lane_row] = 0, above[lane_row] = NO_KEY;
         to[lane_row] = max[lane_row], limit = -1;
       }
-      correction[lane_row] = ex2_approx(max[lane_row] - to[lane_row]);  // 1 where nothing has grown
-      max[lane_row] = to[lane_row];
-      sum[lane_row] *= correction[lane_row];
+      grow(lane_row, to[lane_row]);
     }
   }
-  // The first tile, and some lane's largest score is huge; `score` is the row's. From a huge row's scores the largest is
-  // taken before they are scaled.
+  __device__ __forceinline__ void grow(int lane_row, float to) {
+    correction[lane_row] = ex2_approx(max[lane_row] - to);  // 1 where nothing has grown
+    max[lane_row] = to;
+    sum[lane_row] *= correction[lane_row];
+  }
+  // The first tile, and some lane's largest score is huge, or a sink is; `score` is the row's largest. From a huge row's
+  // scores the largest is taken before they are scaled.
   __device__ __forceinline__ void begin_huge(Scores S, const float (&score)[2],
                                              const float (&plus)[2] LADDER_SITE_PARAMETER) {
     const float inverse = 1 / scale_log2;
+    limit = SUM_LIMIT<T>;
     float by[2];
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      by[lane_row] = fmaxf(score[lane_row] + plus[lane_row] * inverse, NO_KEY * inverse);
-      if (is_huge(max[lane_row])) {
+      const float before = largest(lane_row), to = score[lane_row] + plus[lane_row] * inverse;
+      by[lane_row] = fmaxf(to, before * inverse);
+      const float new_max = fmaxf(to * scale_log2, before);
+      if (is_huge(new_max)) {
         max[lane_row] = 0, above[lane_row] = by[lane_row] * scale_log2, limit = -1;
       } else {
-        by[lane_row] = 0;
+        max[lane_row] = new_max, above[lane_row] = by[lane_row] = 0;
       }
+      sum[lane_row] *= ex2_approx(before - new_max);
     }
     careful = vote_any(limit < 0 LADDER_SITE);
 #pragma unroll
@@ -582,32 +597,25 @@ struct SoftmaxInTwo : Softmax<T, BC> {
 // 41_rows, and of several sequences 45_varlen. When a row's last weights are made, beside their PV: two exchanges
 // complete its sum, O's row times `by` is the output, and the log of the sum of exp(scores) is written where somebody
 // wants it, to LSE[first_row() + query]. A row that sees no key: 0, and -infinity. IS_WHOLE: there is no such row.
-// 48_scores: a sink, in log2 units, is one more score, which belongs to no key; NO_KEY where there is none.
 template <bool IS_WHOLE, class Mask, class Work, class Softmax, class Row>
 __device__ __forceinline__ void finish_rows(const Mask& mask, const Work& work, Softmax& softmax, float (&by)[2],
-                                            float* LSE, int n_q, Row first_row,
-                                            float sink = NO_KEY LADDER_SITE_PARAMETER) {
+                                            float* LSE, int n_q, Row first_row LADDER_SITE_PARAMETER) {
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   for (int lane_row = 0; lane_row < 2; ++lane_row) {
     softmax.sum[lane_row] = quad_sum(softmax.sum[lane_row] LADDER_SITE);
     const int query = work[{Work::QUERY LADDER_SITE}] + warp * 16 + FragmentC::row(lane, 2 * lane_row);
     const bool has_keys = IS_WHOLE || mask.first_of(query) < mask.end_of(query);
-    float largest = softmax.largest(lane_row), of_keys = 1;
-    if (sink > NO_KEY) {
-      const float most = fmaxf(largest, sink);
-      of_keys = ex2_approx(largest - most), largest = most;
-      softmax.sum[lane_row] = softmax.sum[lane_row] * of_keys + ex2_approx(sink - most);
-    }
-    by[lane_row] = has_keys ? of_keys / softmax.sum[lane_row] : 0.0f;  // no key: O = 0
-    if (LSE != nullptr && lane % 4 == 0 && query < n_q)                // log(0) is -infinity
-      st_global_f32(LSE + first_row() + query, largest / LOG2E + logf(softmax.sum[lane_row]) LADDER_SITE);
+    by[lane_row] = has_keys ? 1.0f / softmax.sum[lane_row] : 0.0f;  // no key: O = 0
+    if (LSE != nullptr && lane % 4 == 0 && query < n_q)             // log(0) is -infinity
+      st_global_f32(LSE + first_row() + query,
+                    softmax.largest(lane_row) / LOG2E + logf(softmax.sum[lane_row]) LADDER_SITE);
   }
 }
 template <class Mask, class Work, class Softmax>
-__device__ __forceinline__ void finish_rows(const ModelParams& p, const Work& work, Softmax& softmax, float (&by)[2],
-                                            float sink = NO_KEY LADDER_SITE_PARAMETER) {
+__device__ __forceinline__ void finish_rows(const ModelParams& p, const Work& work, Softmax& softmax,
+                                            float (&by)[2] LADDER_SITE_PARAMETER) {
   const auto first_row = [&] { return int64_t(work[{Work::HEAD LADDER_SITE}]) * p.n_q; };
-  finish_rows<Mask::IS_WHOLE>(Mask(p), work, softmax, by, p.LSE, p.n_q, first_row, sink LADDER_SITE);
+  finish_rows<Mask::IS_WHOLE>(Mask(p), work, softmax, by, p.LSE, p.n_q, first_row LADDER_SITE);
 }
 
 // 44_told. Of a pair one block does not need a tile that the other one needs, its last one on that one's diagonal, or

@@ -213,8 +213,10 @@ class OnGpu final : public Backend {
   }
 
  private:
+  // A build of some rungs may begin with one whose scores have an end, and trials go beyond it.
   bool naive_solves(const Trial& trial) const {
-    return naive_.variants.front().on_gpu && supports(naive_, naive_.variants.front(), trial.shape);
+    const Variant& variant = naive_.variants.front();
+    return variant.on_gpu && variant.largest_score == 0 && supports(naive_, variant, trial.shape);
   }
   // Whether all rows are held to those of the first rung of all, the formula as written.
   bool is_compared(const Trial& trial) const {

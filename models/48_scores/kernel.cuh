@@ -121,8 +121,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
   float normalise[2];
   const auto finish = [&](int tile, Weights P_last) {
     start_PV(tile, P_last, tile == begin);
-    const Work work = smem.told(round);
-    finish_rows<Mask>(p, work, softmax, normalise, work.number(Work::SINK));  // beside PV
+    finish_rows<Mask>(p, smem.told(round), softmax, normalise);  // beside PV
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
     wgmma_wait<0>(O_frag, P_last);           // safe to touch O: the last PV is done
     release(smem.V, tile);
@@ -162,7 +161,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     release(smem.K, begin);
     change(begin);
     hide_unseen(S_frag, Mask(p), work, begin);
-    softmax.begin();
+    softmax.begin(work.number(Work::SINK), lane % 4 == 0);
     softmax.weigh(S_frag, P_even, true, true);
     release_Q(round - 1);
     int tile = begin + 1;

@@ -132,8 +132,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
   };
   const auto finish = [&](int tile) {
     start_PV(tile, tile == begin);
-    const Work work = smem.told(round);
-    finish_rows<Mask>(p, work, softmax, normalise, work.number(Work::SINK));  // beside PV
+    finish_rows<Mask>(p, smem.told(round), softmax, normalise);  // beside PV
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
     wgmma_wait<0>(O_frag, P_frag);           // safe to touch O: the last PV is done
     release(smem.V, tile);
@@ -169,7 +168,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     release(smem.K, begin);
     change_scores(S_frag, function, p, work, begin);
     hide_unseen(S_frag, Mask(p), work, begin);
-    softmax.begin();
+    softmax.begin(work.number(Work::SINK), lane % 4 == 0);
     softmax.scale(S_frag, true, true);
     softmax.weigh(S_frag, P_frag, true);
     release_Q(round - 1);

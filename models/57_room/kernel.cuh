@@ -159,9 +159,8 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
   };
   const auto finish = [&](int tile) {
     start_PV(tile, tile == begin);
-    const Work work = smem.told(round);
-    finish_rows<Mask>(p, work, softmax, normalise, work.number(Work::SINK));  // beside PV
-    wgmma_wait<0>(O_frag, P_frag);                                            // safe to touch O: the last PV is done
+    finish_rows<Mask>(p, smem.told(round), softmax, normalise);  // beside PV
+    wgmma_wait<0>(O_frag, P_frag);                               // safe to touch O: the last PV is done
     release(smem.V, tile);
   };
   constexpr int HALF = 2 * PANEL_COLS / 8;  // of O's tiles of eight columns
@@ -211,7 +210,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     release(smem.K, begin);
     release_Q(begin);
     hide(begin);
-    softmax.begin();
+    softmax.begin(work.number(Work::SINK), lane % 4 == 0);
     softmax.scale(S_frag, true, true);
     softmax.weigh(S_frag, P_frag, true);
     int tile = begin + 1;

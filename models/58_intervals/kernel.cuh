@@ -188,10 +188,8 @@ __device__ __forceinline__ void attend(const IntervalParams& p, const Smem<C>& s
   float normalise[2];
   const auto finish = [&](int tile, Weights P_last) {
     start_PV(tile, P_last, tile == begin);
-    const Work work = smem.told(round);
-    finish_rows<Mask::IS_WHOLE>(
-        mask(round), work, softmax, normalise, p.LSE, p.n_q, [&] { return int64_t(work[Work::HEAD]) * p.n_q; },
-        work.number(Work::SINK));            // beside PV
+    finish_rows<Mask::IS_WHOLE>(mask(round), smem.told(round), softmax, normalise, p.LSE, p.n_q,
+                                [&] { return int64_t(smem.told(round)[Work::HEAD]) * p.n_q; });  // beside PV
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
     wgmma_wait<0>(O_frag, P_last);           // safe to touch O: the last PV is done
     release(smem.V, tile);
@@ -231,7 +229,7 @@ __device__ __forceinline__ void attend(const IntervalParams& p, const Smem<C>& s
     release(smem.K, begin);
     change(begin);
     hide_unseen(S_frag, mask(round), work, begin);
-    softmax.begin();
+    softmax.begin(work.number(Work::SINK), lane % 4 == 0);
     softmax.weigh(S_frag, P_even, true, true);
     release_Q(round - 1);
     int tile = begin + 1;

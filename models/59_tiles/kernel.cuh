@@ -231,8 +231,7 @@ __device__ __forceinline__ void attend(const BlockParams& p, const Smem<C>& smem
   float normalise[2];
   const auto finish = [&](int tile, Weights P_last) {
     start_PV(tile, P_last, tile == begin);
-    const Work work = smem.told(round);
-    finish_rows<Mask>(p, work, softmax, normalise, work.number(Work::SINK));  // beside PV
+    finish_rows<Mask>(p, smem.told(round), softmax, normalise);  // beside PV
     for (int lane_row = 0; lane_row < 2 && Mask::IS_WINDOW; ++lane_row) {
       if (softmax.sum[lane_row] == 0) normalise[lane_row] = 0;  // a row without a key
     }
@@ -276,7 +275,7 @@ __device__ __forceinline__ void attend(const BlockParams& p, const Smem<C>& smem
     change(begin);
     hide(begin);
     if (Mask::IS_WINDOW) release(smem.K, begin);
-    softmax.begin();
+    softmax.begin(work.number(Work::SINK), lane % 4 == 0);
     softmax.weigh(S_frag, P_even, true, true);
     release_Q(round - 1);
     int tile = begin + 1;
