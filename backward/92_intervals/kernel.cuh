@@ -1,4 +1,5 @@
-// 92_intervals: an interval of keys for each query, as 58 has it, read by keys: which tiles of queries see a tile of keys.
+// 92_intervals: an interval of keys for each query, as 58 has it, read by keys: which tiles of queries see a tile of
+//               keys.
 // Before:  in 82_nearby the queries that see a key are a formula of its number. Documents and prefixes have no formula.
 // Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 194 KiB (K, V 32 each; Q, dO, LSE, D, rows' intervals
 //          2 x 33; dS 2 x 16; dQ 32).

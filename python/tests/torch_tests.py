@@ -484,8 +484,9 @@ class Blocks(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "of 256 queries and 256 keys, and q has 100"):
             flash_ladder.attention(q[:, :100], k[:, :100], v[:, :100], block_mask=mask)
         q.requires_grad_()
-        with self.assertRaisesRegex(NotImplementedError, "lists of blocks"):
-            flash_ladder.attention(q, k, v, block_mask=mask)
+        for options, why in (({"deterministic": True}, "same sums in any order"), ({"softcap": 5.0}, "has no softcap"), ({"sink": torch.zeros(2)}, "has no sink")):
+            with self.assertRaisesRegex(NotImplementedError, f"asks for gradients.*{why}"):
+                flash_ladder.attention(q, k, v, block_mask=mask, **options)
 
 
 class Gradients(unittest.TestCase):
