@@ -1,4 +1,4 @@
-// 92_intervals: an interval of keys for each query, as 58 has it, read by keys: which tiles of queries see a tile of
+// 92_intervals: an interval of keys for each query, as in 58, read by keys: which tiles of queries see a tile of keys.
 //               keys.
 // Before:  in 82_nearby the queries that see a key are a formula of its number. Documents and prefixes have no formula.
 // Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 194 KiB (K, V 32 each; Q, dO, LSE, D, rows' intervals
