@@ -125,7 +125,7 @@ def found(rungs: list[dict[str, str]], halves: list[dict[str, str]]) -> None:
             timed = {row.stage for row in rows}
             for file, (column, _) in results.APART.items():
                 if (path := Path(name) / file).exists():
-                    timed |= {row[column] for row in table(path)}
+                    timed |= {row[column].partition(" ")[0] for row in table(path)}  # "d17_nibbles int4" is d17
             for row in rungs:
                 if not row["measured"] and row["stage"] in timed:
                     row["measured"] = commit
