@@ -10,6 +10,6 @@ for warp in range(2):
     DRAWING.text(4, 42 + 40 * warp, f"warp {warp} copies", "label")
     DRAWING.grid(LEFT, 22 + 40 * warp, 8 * CELL, 36, 2, 8, lambda r, c: "copy")
 DRAWING.text(LEFT + 8 * CELL + 8, 66, "128 B", "label")
-DRAWING.text(4, 140, "then each reads", "label")
+DRAWING.text(4, 140, "each reads", "label")
 for warp in range(2):
     DRAWING.box(LEFT + 4 * CELL * warp + 2, 112, 4 * CELL - 4, 44, "work", f"warp {warp}")

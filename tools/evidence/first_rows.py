@@ -87,7 +87,7 @@ def lenient(path: Path) -> list[results.Row]:
 
 
 def forget() -> None:
-    for cached in (prose._groups, prose._commits, prose.slowed):
+    for cached in (prose._groups, prose._heats, prose.slowed):
         cached.cache_clear()
 
 

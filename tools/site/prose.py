@@ -193,22 +193,25 @@ class Beside:
 
 
 @functools.cache
-def _commits(card: str) -> dict[tuple, str]:
-    """By what a Selection names and the contestant: the commit of the row of h200.csv, or of another card's."""
-    return {(_selection_of(row), row["stage"]): row["commit"] for row in results.table(f"{card}.csv")}
+def _heats(card: str) -> dict[tuple, tuple[str, str]]:
+    """By what a Selection names and the contestant: the commit and the heat of the row of h200.csv, or of another card's."""
+    return {(_selection_of(row), row["stage"]): (row["commit"], row["heat"]) for row in results.table(f"{card}.csv")}
 
 
 def beside(name: str, other: str, commit: str | None = None, card: str = "h200", **shape) -> Beside:
-    """`other` in the heat that it shares with `name`, by the card's CARD_rounds_*.csv; where several runs have such a heat, of the run of this commit, or else of
-    the one that CARD.csv has the row of `name` from. Its ratios are those of `name` over it."""
+    """`other` in the heat that it shares with `name`, by the card's CARD_rounds_*.csv, of this commit if one is named. Of several such heats: the one that
+    CARD.csv has the row of `name` from, or else the last of that run, or else the last of all. Its ratios are those of `name` over it."""
     selection = results.Selection(**shape)
     known = {stage for heat in _groups(card).values() for stage in heat}
     stages = [stage if stage in known else _full(stage) for stage in (name, other)]  # wgmma is the loop, not 20_wgmma
     what = f"{name} beside {other} at {selection}{f', commit {commit}' if commit else ''} in docs/results/{card}_rounds_*.csv"
     found = {(run, heat_of): [heat[stage] for stage in stages] for (of, run, heat_of), heat in _groups(card).items()
              if of == selection and commit in (None, run) and heat.keys() >= set(stages)}
-    if len(found) > 1 and commit is None:
-        found = {key: groups for key, groups in found.items() if key[0] == _commits(card).get((selection, stages[0]))} or found
+    if len(found) > 1:  # runs stand in the order in which they came
+        row = _heats(card).get((selection, stages[0]))
+        of_run = [key for key in found if row is not None and key[0] == row[0]]
+        chosen = row if row in of_run else (of_run or list(found))[-1]
+        found = {chosen: found[chosen]}
     mine, others = _only(list(found.values()), what)
     run, heat_of = next(iter(found))
     _taken.append(Taken(card, run, heat_of, selection))
