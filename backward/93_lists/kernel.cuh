@@ -366,9 +366,10 @@ void start(Device& device, const BlockGradientParams& p) {
   const dim3 rows_grid(p.batch * tiles_of<C::BR>(p.n_q), p.heads);
   const int k_tiles = tiles_of<C::BC>(p.n_k);
   launch(device, deltas<C>, rows_grid, dim3(ROW_THREADS), 0, without_lists);
-  if (k_tiles > 0 && C::LISTED)
-    launch(device, turn_lists<C>, dim3(k_tiles, p.of_head > 0 ? p.heads : 1, p.of_sequence > 0 ? p.batch : 1), dim3(32),
-           0, p);
+  if (k_tiles > 0 && C::LISTED) {
+    const dim3 lists(k_tiles, p.of_head > 0 ? p.heads : 1, p.of_sequence > 0 ? p.batch : 1);
+    launch(device, turn_lists<C>, lists, dim3(32), 0, p);
+  }
   if (k_tiles > 0)
     launch(device, gradients<C>, dim3(k_tiles * p.kv_heads * p.batch), dim3(C::THREADS), C::SMEM_BYTES, p,
            map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR), map(p.K, p.K_strides, p.kv_heads, p.n_k, C::BC),

@@ -104,16 +104,5 @@ __device__ __forceinline__ void attend_in_pairs(const CacheParams& p, const Keys
   }
 }
 
-// d15_pairs. As many clusters as tiles of rows and shares make; and the join, if more than a cluster has shares.
-// kernel<IN_PAGES> is the rung's.
-template <class C, class Kernel, class Params>
-void start_pairs(Device& device, Kernel kernel, const Params& p) {
-  const int tiles = (rows_of(p) + C::BR - 1) / C::BR;
-  const auto shares = PairShares::of<C>(int64_t(tiles) * p.kv_heads * p.batch, p.n_k, multiprocessors(device));
-  launch_clusters(device, kernel, dim3(tiles * shares.count, p.kv_heads, p.batch), dim3(C::THREADS), shares.cluster,
-                  C::SMEM_BYTES, p, shares);
-  if (!shares.are_joined()) start_join_early<typename C::Element, HEAD_DIM, JOIN_WARPS>(device, p, shares.count);
-}
-
 }  // namespace
 }  // namespace decoding

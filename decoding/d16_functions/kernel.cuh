@@ -92,7 +92,14 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM)
 // LAUNCH  As in d15. The pointers of `p` belong to the device and are multiples of 16 B, as are strides.
 template <class C>
 void start(Device& device, const CacheScoreParams& p) {
-  decoding::start_pairs<C>(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>, p);
+  const int tiles = (decoding::rows_of(p) + C::BR - 1) / C::BR;
+  const auto shares =
+      decoding::PairShares::of<C>(int64_t(tiles) * p.kv_heads * p.batch, p.n_k, multiprocessors(device));
+  launch_clusters(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>,
+                  dim3(tiles * shares.count, p.kv_heads, p.batch), dim3(C::THREADS), shares.cluster, C::SMEM_BYTES, p,
+                  shares);
+  if (!shares.are_joined())
+    decoding::start_join_early<typename C::Element, HEAD_DIM, decoding::JOIN_WARPS>(device, p, shares.count);
 }
 
 template <class C>

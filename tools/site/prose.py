@@ -195,7 +195,7 @@ class Beside:
 @functools.cache
 def _heats(card: str) -> dict[tuple, tuple[str, str]]:
     """By what a Selection names and the contestant: the commit and the heat of the row of h200.csv, or of another card's."""
-    return {(_selection_of(row), row["stage"]): (row["commit"], row["heat"]) for row in results.table(f"{card}.csv")}
+    return {(_selection_of(row), row["stage"]): (row["commit"], row.get("heat", "")) for row in results.table(f"{card}.csv")}
 
 
 def beside(name: str, other: str, commit: str | None = None, card: str = "h200", **shape) -> Beside:
@@ -207,10 +207,10 @@ def beside(name: str, other: str, commit: str | None = None, card: str = "h200",
     what = f"{name} beside {other} at {selection}{f', commit {commit}' if commit else ''} in docs/results/{card}_rounds_*.csv"
     found = {(run, heat_of): [heat[stage] for stage in stages] for (of, run, heat_of), heat in _groups(card).items()
              if of == selection and commit in (None, run) and heat.keys() >= set(stages)}
-    if len(found) > 1:  # runs stand in the order in which they came
-        row = _heats(card).get((selection, stages[0]))
-        of_run = [key for key in found if row is not None and key[0] == row[0]]
-        chosen = row if row in of_run else (of_run or list(found))[-1]
+    row = _heats(card).get((selection, stages[0]))
+    if len(found) > 1 and row is not None and any((of, run) == (selection, row[0]) for of, run, _ in _groups(card)):
+        of_run = [key for key in found if key[0] == row[0]] or list(found)  # runs stand in the order in which they came
+        chosen = row if row in of_run else of_run[-1]
         found = {chosen: found[chosen]}
     mine, others = _only(list(found.values()), what)
     run, heat_of = next(iter(found))
