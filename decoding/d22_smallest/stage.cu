@@ -1,55 +1,40 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/decoding.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-template <class C>
-uint64_t tiles_of_rows(const ladder::Shape& spec) {
-  return (spec.n * (spec.heads / spec.key_heads()) + C::BR - 1) / C::BR;
-}
-
 // Without a mask, and of full sequences: else a block's tiles are those of its rows. K is not read by ldmatrix.
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
-  if (spec.causal || spec.left >= 0 || spec.right >= 0 || spec.lens_k.count > 0) return {};
-  if constexpr (C::BR == 8) {
-    if (tiles_of_rows<C>(spec) > 1) return predict<typename C::Wide>(spec);
-  }
-  const uint64_t tiles = tiles_of_rows<C>(spec) * spec.batch * spec.key_heads();
-  const uint64_t of_keys = (spec.keys() + C::STEP - 1) / C::STEP * C::WARPS;  // of a warp
-  return {.mma = tiles * of_keys * (C::BC / 8 * (HEAD_DIM / 16) + C::BR / 8 * C::BC / 16 * (HEAD_DIM / 16 + 1)),
-          .ldmatrix = tiles * of_keys * (C::BC / 16) * (HEAD_DIM / 64)};
+  using namespace ladder::decoding;
+  if (!has_all_tiles(spec)) return {};
+  return of_tile<C>(spec, [&](auto tile) {
+    using Tile = decltype(tile);
+    const uint64_t of_warps = blocks_of<Tile>(spec) * ((spec.keys() + Tile::STEP - 1) / Tile::STEP) * Tile::WARPS;
+    return ladder::Counts{
+        .mma = of_warps * (Tile::BC / 8 * (HEAD_DIM / 16) + Tile::BR / 8 * Tile::BC / 16 * (HEAD_DIM / 16 + 1)),
+        .ldmatrix = of_warps * (Tile::BC / 16) * (HEAD_DIM / 64)};
+  });
 }
 
 template <class C>
 uint64_t workspace_bytes(const ladder::Shape& spec) {
-  const bool wide = tiles_of_rows<C>(spec) > 1;
-  const uint64_t tiles = wide ? tiles_of_rows<typename C::Wide>(spec) : 1;
-  const uint64_t blocks = tiles * spec.batch * spec.key_heads();
-  if (blocks == 0) return 0;
-  const int shares = wide ? decoding::shares_of<typename C::Wide>(blocks, spec.keys(), decoding::MOST_SHARES)
-                          : decoding::shares_of<C>(blocks, spec.keys(), decoding::MOST_SHARES);
-  return shares == 1 ? 0 : shares * spec.batch_heads() * spec.n * (HEAD_DIM + 2) * sizeof(float);
+  return ladder::decoding::of_tile<C>(spec, [&](auto tile) {
+    using Tile = decltype(tile);
+    const uint64_t blocks = ladder::decoding::blocks_of<Tile>(spec);
+    const int shares = blocks == 0 ? 1 : decoding::shares_of<Tile>(blocks, spec.keys(), decoding::MOST_SHARES);
+    return ladder::decoding::parts_bytes(spec, shares);
+  });
 }
 
 template <class T>
 ladder::Variant variant(ladder::Variant rest = {}) {
   using C = Config<T, 8, 32, 8, 3>;
-  rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
-                              ladder::WINDOW | ladder::CACHE | ladder::PAGES,
-                  .min_d = 32,
-                  .max_d = HEAD_DIM,
-                  .d_step = 32,
-                  .q = ladder::element_of<T>,
-                  .kv = ladder::Element::s4,
-                  .o = ladder::element_of<T>};
-  rest.writes_lse = true;
+  rest = ladder::decoding::variant<C>(std::move(rest));
+  rest.accepts.kv = ladder::Element::s4;
+  rest.accepts.min_d = rest.accepts.d_step = 32;
   rest.workspace_bytes = workspace_bytes<C>;
-  rest.from_first_key = true;
   rest.few_rows = C::Wide::BR;
-  rest.conflict_ways = 1.0;
-  rest.recorded = true;
   return ladder::make_variant<C>(run<C>, flash_attention<C, true>, predict<C>, std::move(rest));
 }
 

@@ -1,18 +1,13 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/decoding.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-template <class C>
-uint64_t tiles_of_rows(const ladder::Shape& spec) {
-  return (spec.n * (spec.heads / spec.key_heads()) + C::BR - 1) / C::BR;
-}
-
 // Without a mask, and of full sequences: else a block's tiles are those of its rows. K is not read by ldmatrix.
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
-  if (spec.causal || spec.left >= 0 || spec.right >= 0 || spec.lens_k.count > 0) return {};
+  using namespace ladder::decoding;
+  if (!has_all_tiles(spec)) return {};
   if constexpr (C::HEADS > 1) {
     if (tiles_of_rows<C>(spec) > 1) return predict<typename C::Wide>(spec);
     if (spec.key_heads() % C::HEADS != 0) return predict<typename C::Alone>(spec);
@@ -25,6 +20,7 @@ ladder::Counts predict(const ladder::Launched& spec) {
 
 template <class C>
 uint64_t workspace_bytes(const ladder::Shape& spec) {
+  using namespace ladder::decoding;
   if constexpr (C::HEADS > 1) {
     if (tiles_of_rows<C>(spec) > 1) return workspace_bytes<typename C::Wide>(spec);
     if (spec.key_heads() % C::HEADS != 0) return workspace_bytes<typename C::Alone>(spec);
@@ -32,26 +28,17 @@ uint64_t workspace_bytes(const ladder::Shape& spec) {
   const uint64_t blocks = tiles_of_rows<C>(spec) * spec.batch * (spec.key_heads() / C::HEADS);
   if (blocks == 0) return 0;
   const int shares = decoding::shares_of<C>(blocks, spec.keys(), decoding::MOST_SHARES);
-  return shares == 1 ? 0 : shares * spec.batch_heads() * spec.n * (HEAD_DIM + 2) * sizeof(float);
+  return parts_bytes(spec, shares);
 }
 
 template <class T>
 ladder::Variant variant(ladder::Variant rest = {}) {
   using C = Config<T, 8, 32, 8, 3, 2>;
-  rest.accepts = {.features = ladder::CAUSAL | ladder::TAILS | ladder::CROSS | ladder::STRIDES | ladder::GROUPED |
-                              ladder::WINDOW | ladder::CACHE | ladder::PAGES,
-                  .min_d = 32,
-                  .max_d = HEAD_DIM,
-                  .d_step = 32,
-                  .q = ladder::element_of<T>,
-                  .kv = ladder::Element::s4,
-                  .o = ladder::element_of<T>};
-  rest.writes_lse = true;
+  rest = ladder::decoding::variant<C>(std::move(rest));
+  rest.accepts.kv = ladder::Element::s4;
+  rest.accepts.min_d = rest.accepts.d_step = 32;
   rest.workspace_bytes = workspace_bytes<C>;
-  rest.from_first_key = true;
   rest.few_rows = C::Wide::BR;
-  rest.conflict_ways = 1.0;
-  rest.recorded = true;
   return ladder::make_variant<C>(run<C>, flash_attention<C, true>, predict<C>, std::move(rest));
 }
 
