@@ -162,7 +162,7 @@ class Climbing(Door):
         self.assertNotIn("ladder", self.calls().replace(str(self.home), ""))
 
     def test_a_failed_build_shows_why(self) -> None:
-        run = self.run_door("check", "3", STUB_BUILD="broken")
+        run = self.run_door("check", "1", STUB_BUILD="broken")
         self.assertNotEqual(run.returncode, 0)
         self.assertIn("kernel.cuh:7: error: stub", run.stderr)
 
@@ -256,6 +256,10 @@ class Words(Door):
         for stage in ("p02_clay", "p2", "p02", "clay", "side/p02_clay/"):
             self.assertIn("./ladder check p02 ", self.run_door(stage).stderr)
         self.assertIn("has no word '09_copy'", self.run_door("09_copy").stderr)
+        for verb in ("check", "bench", "explain"):
+            run = self.run_door(verb, "zz")
+            self.assertEqual(run.returncode, 2, run.stderr)
+            self.assertTrue(run.stderr.startswith("There is no stage 'zz'.\n"), run.stderr)
         self.assertEqual(self.calls(), "")
 
     def test_learn_and_grade_are_scripts_that_ask_the_built_program(self) -> None:
@@ -293,9 +297,9 @@ class Words(Door):
     def test_a_verb_is_quiet_and_builds_what_changed(self) -> None:
         self.run_door()
         self.log.write_text("")
-        run = self.run_door("bench", "03", "--burst")
+        run = self.run_door("bench", "01", "--burst")
         self.assertEqual(run.stderr, "")
-        self.assertIn("--target ladder\nladder bench 03 --burst\n", self.calls())
+        self.assertIn("--target ladder\nladder bench 01 --burst\n", self.calls())
 
     def test_the_dev_container_is_made_by_this_script(self) -> None:
         container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
