@@ -317,22 +317,13 @@ struct Smem {
   }
 };
 
-// 46_alone, and 48_scores where all sequences have one length. A tile of queries, and the tiles of keys that its pair
-// sees. A block brings its panels of a tile of K or V to both; the other brings its own here. Alone it brings all of
-// them. One thread's.
-template <class Smem, class Tiles = Queries>
-__device__ __forceinline__ void load(const ForwardParams& p, const Smem& smem, const Tiles& queries,
-                                     const TensorMap& Q_map, const TensorMap& K_map,
-                                     const TensorMap& V_map LADDER_SITE_PARAMETER) {
-  constexpr int BR = Smem::Config::BR, BC = Smem::Config::BC, BLOCKS = Smem::Config::BLOCKS;
+// 46_alone, and 48_scores where all sequences have one length. The tiles of keys that a pair sees. A block brings its
+// panels of a tile of K or V to both; the other brings its own here. Alone it brings all of them. One thread's.
+template <class Smem, class Tiles>
+__device__ __forceinline__ void load_keys(const Smem& smem, const Tiles& queries, int kv_head, int sequence,
+                                          const TensorMap& K_map, const TensorMap& V_map LADDER_SITE_PARAMETER) {
+  constexpr int BC = Smem::Config::BC, BLOCKS = Smem::Config::BLOCKS;
   constexpr int PANELS = Smem::PANELS, PANEL_ROW_BYTES = Smem::PANEL_ROW_BYTES, PANEL_COLS = PANEL_ROW_BYTES / 2;
-  smem.Q.expect(queries.round LADDER_SITE);
-  const int head = queries.head % p.heads;
-  const int kv_head = head / (p.heads / p.kv_heads), sequence = queries.head / p.heads;
-  for (int panel = 0; panel < PANELS; ++panel)
-    cp_async_bulk_tensor_4d(smem.Q.tiles + smem.Q.at(queries.round) + panel * BR * PANEL_ROW_BYTES, Q_map,
-                            panel * PANEL_COLS, queries.q_tile * BR, head, sequence,
-                            smem.Q.full_of(queries.round) LADDER_SITE);
   const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
     ring.wait_empty(tile LADDER_SITE);
     ring.expect(tile LADDER_SITE);
@@ -346,6 +337,21 @@ __device__ __forceinline__ void load(const ForwardParams& p, const Smem& smem, c
     if (tile <= last) request(K_map, smem.K, tile);
     if (tile > queries.first) request(V_map, smem.V, tile - 1);
   }
+}
+// 46_alone, and 48_scores. A tile of queries, and those tiles of keys.
+template <class Smem, class Tiles = Queries>
+__device__ __forceinline__ void load(const ForwardParams& p, const Smem& smem, const Tiles& queries,
+                                     const TensorMap& Q_map, const TensorMap& K_map,
+                                     const TensorMap& V_map LADDER_SITE_PARAMETER) {
+  constexpr int BR = Smem::Config::BR, PANELS = Smem::PANELS, PANEL_ROW_BYTES = Smem::PANEL_ROW_BYTES;
+  smem.Q.expect(queries.round LADDER_SITE);
+  const int head = queries.head % p.heads;
+  const int kv_head = head / (p.heads / p.kv_heads), sequence = queries.head / p.heads;
+  for (int panel = 0; panel < PANELS; ++panel)
+    cp_async_bulk_tensor_4d(smem.Q.tiles + smem.Q.at(queries.round) + panel * BR * PANEL_ROW_BYTES, Q_map,
+                            panel * PANEL_ROW_BYTES / 2, queries.q_tile * BR, head, sequence,
+                            smem.Q.full_of(queries.round) LADDER_SITE);
+  load_keys(smem, queries, kv_head, sequence, K_map, V_map LADDER_SITE);
 }
 
 // 46_alone. Safe to end: the other block, where there is one, does not copy here, nor arrive, any more.

@@ -337,6 +337,7 @@ told::Registration::Registration(const told::Rung& rung, Build build) {
   ladder::Rung added{.name = rung.name,
                      .previous = rung.previous,
                      .role = rung.role,
+                     .untried = rung.untried,
                      .more_lines = rung.more_lines,
                      .idea = rung.idea,
                      .limit = rung.limit,

@@ -89,6 +89,7 @@ struct Rung {
   std::string_view name;
   std::string_view previous = "";
   Role role = Role::branch;
+  bool untried = false;
   MoreLines more_lines = {};
   std::string_view idea;
   std::string_view limit;

@@ -345,6 +345,7 @@ struct Rung {
   const char* name;             // its directory: "03_kvpipe"
   const char* previous = "";    // the rung whose idea it adds its own to, "02_swizzle"; none for the first alone
   Role role;                    // what it is on the ladder
+  bool untried = false;         // no card has run it yet, so the package takes others
   MoreLines more_lines = {};    // why it changes many lines of that rung's kernel, where it does
   const char* idea = "";        // one sentence
   const char* limit = "";       // what limits the rung before, one sentence

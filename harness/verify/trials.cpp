@@ -956,6 +956,8 @@ const Row ROWS[] = {
     // As many heads, in pairs, as cannot be dealt out evenly.
     {.name = "pairs of heads", .mistake = "heads that share keys, dealt out to few SMs", .needs = GROUPED | CAUSAL, .only_if = deals_out,
      .tiles = 3, .heads = 10, .text = "h=2 kv=1 causal", .multiprocessors = 6},
+    {.name = "a diagonal across tiles", .mistake = "a tile of keys that somebody passes by, and never gives back", .needs = CROSS | CAUSAL | TAILS,
+     .only_if = deals_out, .text = "b=1 h=9 nq=300 nk=340 causal", .multiprocessors = 6},
     {.name = "no log-sum-exps", .mistake = "outputs that are written, or waited for, though nobody wants them", .needs = STRIDES,
      .make = made<without_lse>},
     {.name = "the first key", .mistake = "a walk from the end that meets late what nearly all queries like best",

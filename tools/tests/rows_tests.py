@@ -92,6 +92,11 @@ class Commits(unittest.TestCase):
                 self.assertEqual(how == row_kernels.OTHER_CODE, (row.stage, row.commit) in told, gone)
         self.assertLessEqual(told.keys(), {(row.stage, row.commit) for row in timed})
 
+    def test_a_rung_that_has_rows_has_been_tried(self) -> None:
+        timed = {row.stage for row in row_kernels.timed()}
+        untried = {stage.parent.name for stage in ROOT.glob("*/*/stage.cu") if ".untried = true" in stage.read_text(encoding="utf-8")}
+        self.assertEqual(timed & untried, set(), "no longer .untried, in stage.cu")
+
     def test_the_pages_show_how_kernels_stand(self) -> None:
         self.assertEqual([{**row, "how": row["how"].replace("text", "machine code")} for row in results.table(row_kernels.STANDS.name)],
                          [{**row, "how": row["how"].replace("text", "machine code")} for row in row_kernels.stands()], "python3 -m tools.evidence.row_kernels --record")
