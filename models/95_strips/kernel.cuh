@@ -119,13 +119,12 @@ struct Schedule {
   }
 };
 
-// Both warpgroups are told apart.
+// Both warpgroups are told apart. As threadIdx.x / 128 the number would be kept in a register that is not there.
 template <class C>
 struct Smem : forward::Smem<C, ROW_BYTES, 2, 0, forward::Message<16>> {
   __device__ __forceinline__ Work told(int round, int warpgroup) const {
     return {this->works + round % 2 * (2 * Work::BYTES) + warpgroup * Work::BYTES};
   }
-  // This one. As threadIdx.x / 128 it is kept in a register that is not there.
   __device__ __forceinline__ Work told(int round) const { return told(round, (threadIdx.x & 128) / 128); }
 };
 
