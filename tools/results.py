@@ -24,6 +24,11 @@ FLAGS = {"0": False, "1": True, "false": False, "true": True}
 NUMBERS = {"integer": int, "number": float}
 
 
+def timed_apart() -> dict[str, tuple[str, str]]:
+    """By rung that such a file has rows of: the file, and what they are of. `d17_nibbles int4` and `d06_pages pages=64` are of d17 and d06."""
+    return {row[column].partition(" ")[0]: (file, what) for file, (column, what) in APART.items() if (RESULTS / file).exists() for row in table(file)}
+
+
 def columns(kind: str) -> list[str]:
     return list(SCHEMA[kind]["properties"])
 

@@ -110,12 +110,12 @@ def plot(name: str) -> str:
 # ---- what was recorded ------------------------------------------------------------------------------------------------
 
 def few(names: set[str]) -> str:
-    """Rungs by their numbers, neighbours drawn together: 20 to 31, 34."""
+    """Rungs by their numbers, neighbours drawn together: 20 to 31, 34. f04 and p01 are none: each letter counts by itself."""
     known = sorted(rung.name for rung in rungs.known())
     runs: list[list[str]] = []
     for at, name in enumerate(known):
         if name in names:
-            if runs and known[at - 1] == runs[-1][-1]:
+            if runs and known[at - 1] == runs[-1][-1] and name[0].isalpha() * name[0] == known[at - 1][0].isalpha() * known[at - 1][0]:
                 runs[-1].append(name)
             else:
                 runs.append([name])

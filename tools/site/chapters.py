@@ -188,9 +188,8 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
         for other in filter(lambda name: CSV.with_name(name).exists(), OTHER_CARDS):
             if any(row.stage == stage for row in results.recorded(other)):
                 return f"Not timed on the H200 that these tables are of. What follows is of another card: {link(other)}."
-        for file, (column, what) in results.APART.items():
-            if any(row[column] == stage for row in results.table(file)):
-                return f"No table here: its figures are {what}, in {link(file)}, and stand below."
+        if stage in (apart := results.timed_apart()):
+            return f"No table here: its figures are {apart[stage][1]}, in {link(apart[stage][0])}, and stand below."
         return f"Not measured yet: {link(CSV.name)} has no row of this rung."
     lines = timing_lines(pairs)
     shown = {"TFLOPS, in turns", "TFLOPS, causal, in turns", "against the rung before, in turns", "against FA2 in PyTorch, in turns"}

@@ -471,6 +471,14 @@ def steps(most: int = sys.maxsize) -> int:
     return sum(lines <= most for _, lines in changes.since_previous().values())
 
 
+def stand(how: str = "") -> int:
+    """How many rows of rungs row_stands.csv holds to the kernel of today; or of those how many are of the "same" machine code, or of "other".
+    A change that is told to be of none of a commit's rows is none."""
+    none = {(row["stage"], row["commit"]) for row in results.table("row_changes.csv") if row["of"] == "none"}
+    other = lambda row: row["how"] == "other machine code" and (row["stage"], row["commit"]) not in none
+    return sum(int(row["rows"]) for row in results.table("row_stands.csv") if not how or other(row) == (how == "other"))
+
+
 def mutants(column: str) -> int:
     """A column of mutants.csv, summed over its rungs: mutants('survived')."""
     rows = results.table("mutants.csv")
@@ -485,7 +493,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, h100, repeat, again, beside, sweep, ncu, waits, traffic, latency, adder, generation, quantised, prefill, overhead, page, functions, decoding, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, steps, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, h100, repeat, again, beside, sweep, ncu, waits, traffic, latency, adder, generation, quantised, prefill, overhead, page, functions, decoding, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, steps, stand, mutants, count, min, max)}
 
 
 def value(expression: str):

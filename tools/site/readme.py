@@ -88,7 +88,7 @@ def ten_steps(csv: Path) -> str:
 def timed_anywhere(folder: Path) -> set[str]:
     """Rungs that a file of results has a row of, whatever the card and the problem."""
     tables_of = (path for path in sorted(folder.glob("*.csv")) if path.read_text(encoding="utf-8").partition("\n")[0].split(",") == results.columns("results"))
-    return {row.stage for path in tables_of for row in results.read(path)} | {row[column] for file, (column, _) in results.APART.items() for row in results.table(file)}
+    return {row.stage for path in tables_of for row in results.read(path)} | results.timed_apart().keys()
 
 
 def rows(members: Collection[rungs.Rung], measured: dict[str, results.Row], up: str, elsewhere: Collection[str], roles: bool) -> list[str]:
@@ -135,11 +135,11 @@ def section(csv: Path, page: Path) -> str:
     first = timed[0]
     measured = results.of_rungs(rows)
     picture = figure.path_of(csv, tflops_per_rung.NAME).relative_to(ROOT)
-    dates = sorted({row.date for row in timed})
+    dates = sorted({row.date for row in (*timed, *measured.values())})
     return "\n".join([
         f"![The climb: TFLOPS of every rung on an {first.gpu}, a bar each, with other implementations below]({up}{picture})", "",
         *tables(measured, peers, up, timed_anywhere(csv.parent)), "",
-        f"{first.gpu}, {' and '.join(dates)}, {selection}; rungs of models/ in bf16, not in the picture. "
+        f"{first.gpu}, {' to '.join(dict.fromkeys((dates[0], dates[-1])))}, {selection}; rungs of models/ in bf16, not in the picture. "
         f"x FA2: over FlashAttention-2 in PyTorch, in the same rounds. A gain is the median of paired rounds over the rung that it starts from, with its 95 % interval; same: no difference was found; "
         f"at the tile before: with the tile of that rung; in its chapter: timed at another problem or on another card. Rates of two runs differ by up to {prose.spread():.0f} %, so none stand here. Lines: those of `kernel.cuh` that differ from the rung that it starts from, as `make diff STAGE=03` shows them. "
         f"Rates, clocks, drivers, and which rows are of one run: [docs/results]({up}docs/results/README.md#known-gaps)."])

@@ -2,6 +2,7 @@
 commits it names and against what history says was measured first, where the clone has it."""
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import os
@@ -9,7 +10,7 @@ import re
 import subprocess
 import unittest
 
-from tools import history
+from tools import history, results
 from tools.evidence import first_rows
 from tools.paths import ROOT
 from tools.plots import figure, predictions
@@ -147,6 +148,9 @@ class History(unittest.TestCase):
             lines = (history.file(measured, f"docs/results/{card}") or "").splitlines()
             head = lines[0].split(",") if lines else []
             found |= {line.split(",")[head.index("commit") - len(head)] for line in lines[1:] if line.partition(",")[0] in olds}
+        for file, (column, _) in results.APART.items():  # of decoding, whose rows no card's file has
+            rows = csv.DictReader((history.file(measured, f"docs/results/{file}") or "").splitlines())
+            found |= {row["commit"] for row in rows if row[column].partition(" ")[0] in olds}
         return found
 
     @unittest.skipUnless(os.environ.get("LADDER_WHOLE"), "minutes; LADDER_WHOLE=1 asks for it")
