@@ -62,7 +62,7 @@ diff:
 
 plots:
 	@./ladder build ladder
-	@for csv in $(CSV); do for figure in climb tflops_per_rung waterfall tflops_over_n time_over_n; do \
+	@for csv in $(CSV); do for figure in climb tflops_per_rung time_over_n; do \
 	  $(PYTHON) -m tools.plots.$$figure $$csv || exit; done; \
 	  for figure in regimes power engines; do $(PYTHON) -m tools.plots.$$figure $$csv || [ $$? -eq 77 ] || exit; done; \
 	  for figure in bytes_over_n memory_over_n roofline; do \

@@ -2,14 +2,13 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from tools import results
 from tools.plots import figure, over_n, traffic
 
 render, table, heights = over_n.render, over_n.table, over_n.heights
-NAME, CSV = "bytes-over-n", traffic.FILE
+NAME, CSV, read = "bytes-over-n", traffic.FILE, results.traffic
 LEVELS = (("DRAM, read and written", ("dram__bytes_read.sum", "dram__bytes_write.sum")), ("L2", ("lts__t_bytes.sum",)))
 D = results.HEADLINE["d"]
 
@@ -38,11 +37,7 @@ def tiles(rows: list[results.Row]) -> list[int | None]:
     return sorted(found, key=lambda tile: (tile is not None, tile))
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    del parser
-
-
-def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
+def collect(csv: Path, rows: list[results.Row]) -> figure.Points:
     panels = []
     for level, metrics in LEVELS:
         measured = traffic.measured_over_n(csv, rows, metrics)
@@ -55,4 +50,4 @@ def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.
 
 
 if __name__ == "__main__":
-    sys.exit(figure.main(NAME, __doc__, collect, render, heights, add_arguments, CSV, results.traffic))
+    sys.exit(figure.main(globals()))

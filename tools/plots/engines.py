@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv as files
 import sys
-from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from tools import results
@@ -20,12 +19,7 @@ ENGINES = ("tensor\ncores", "expo-\nnentials", "shared\nmemory", "issue")
 PER_SCORE, PER_CLOCK = 4 * 128, 16  # operations of a score at d = 128; exponentials per clock and SM
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    del parser
-
-
-def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
-    del arguments
+def collect(csv: Path, rows: list[results.Row]) -> figure.Points:
     measured, _, _ = results.select(csv, rows, results.Selection())
     path, counters = csv.with_name(f"{csv.stem}_counters.csv"), {}
     if not path.is_file():
@@ -74,4 +68,4 @@ def table(points: figure.Points) -> list[tuple[str, list[str], list[list[str]]]]
 
 
 if __name__ == "__main__":
-    sys.exit(figure.main(NAME, __doc__, collect, render, heights, add_arguments))
+    sys.exit(figure.main(globals()))

@@ -9,6 +9,7 @@ import string
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 from tools import results, rungs
 from tools.paths import DOCS
@@ -105,6 +106,10 @@ def is_current(svg: Path, points: Points) -> bool:
     return svg.is_file() and digest(points) in svg.read_text(encoding="utf-8")
 
 
+def points_of(module: ModuleType | SimpleNamespace, csv: Path) -> Points:
+    return module.collect(csv, getattr(module, "read", results.read)(csv))
+
+
 def make(points: Points, render: Callable, heights: list[float]):
     """A drawn figure, of panels of these heights in inches, one below the other; `render` gets the list of their
     axes."""
@@ -141,23 +146,21 @@ def draw(points: Points, render: Callable, svg: Path, heights: list[float]) -> N
     pyplot.close(figure)
 
 
-def main(name: str, description: str, collect: Callable, render: Callable, heights: Callable,
-         add_arguments: Callable = results.add_selection_arguments, csv: str = "h200.csv", read: Callable = results.read) -> int:
-    """The command line of one figure: `collect(csv, rows, arguments)` gives the points, `heights(points)` the panels'
-    heights, `render(axes, points)` draws. `read(path)` makes rows of the file in docs/results."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("csv", type=Path, nargs="?", default=RESULTS / csv,
-                        help=f"measured results (default: docs/results/{csv})")
-    parser.add_argument("-o", "--output", type=Path, metavar="SVG",
-                        help=f"where to write (default: docs/figures/CSV-{name}.svg)")
-    add_arguments(parser)
+def main(names: dict) -> int:
+    """The command line of one figure, by the names of its module: `collect(csv, rows)` gives the points, `heights(points)` the panels'
+    heights, `render(axes, points)` draws. `CSV` is its file in docs/results, if not the card's, and `read(path)` makes rows of it."""
+    module = SimpleNamespace(**names)
+    default = RESULTS / getattr(module, "CSV", "h200.csv")
+    parser = argparse.ArgumentParser(description=module.__doc__)
+    parser.add_argument("csv", type=Path, nargs="?", default=default, help=f"measured results (default: {default.name})")
+    parser.add_argument("-o", "--output", type=Path, metavar="SVG", help=f"where to write (default: docs/figures/CSV-{module.NAME}.svg)")
     arguments = parser.parse_args()
-    output = arguments.output or path_of(arguments.csv, name)
+    output = arguments.output or path_of(arguments.csv, module.NAME)
     try:
         if output.suffix != ".svg":
             raise results.ResultsError(f"{output}: the output's name must end in .svg")
-        points = collect(arguments.csv, read(arguments.csv), arguments)
-        draw(points, render, output, heights(points))
+        points = points_of(module, arguments.csv)
+        draw(points, module.render, output, module.heights(points))
         results.tell()
     except results.NotMeasured as error:
         print(error, file=sys.stderr)

@@ -5,20 +5,15 @@ Many queries are rungs of GPU.csv at the README's shape, one query and a few the
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from tools import results, rungs
 from tools.plots import figure
 
-NAME, CSV = "halves", results.DECODING
+NAME, CSV, read = "halves", results.DECODING, results.table
 READ, ROOFS = "dram_read", ("mma_sync", "wgmma")
 NAMED = ("00_naive", "01_base", "07_dbuf", "16_store", "38_seam")  # of those at one place
 RUNG = "d05_dependent"
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    del parser
 
 
 def decoding(row: dict[str, str]) -> list:
@@ -29,8 +24,7 @@ def decoding(row: dict[str, str]) -> list:
     return [f"b={of['b']} nk={of['nk']}", round(operations / bytes_read, 2), round(operations / float(row["us_median"]) / 1e6, 2)]
 
 
-def collect(csv: Path, rows: list[dict[str, str]], arguments: Namespace) -> figure.Points:
-    del arguments
+def collect(csv: Path, rows: list[dict[str, str]]) -> figure.Points:
     few = [row for row in rows if row["attention"] == row["last"] == RUNG]
     if not few:
         raise results.NotMeasured(f"{csv}: no row of {RUNG} yet. Measured by:  python/measure/decoding.py")
@@ -78,4 +72,4 @@ def render(axes: list, points: figure.Points) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(figure.main(NAME, __doc__, collect, render, heights, add_arguments, CSV, lambda path: results.table(path.name)))
+    sys.exit(figure.main(globals()))

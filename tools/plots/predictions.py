@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from tools import results
@@ -13,10 +12,6 @@ from tools.plots import figure
 
 NAME = "predictions"
 HIT, MISSED = figure.COLORS[0], figure.COLORS[1]
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    del parser
 
 
 def predicted() -> list[tuple[str, str, float, float, float]]:
@@ -33,8 +28,8 @@ def predicted() -> list[tuple[str, str, float, float, float]]:
     return found
 
 
-def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
-    del csv, rows, arguments
+def collect(csv: Path, rows: list[results.Row]) -> figure.Points:
+    del csv, rows
     points = []
     for stage, verdict, low, high, came in predicted():
         middle = math.sqrt(low * high)
@@ -69,4 +64,4 @@ def render(axes: list, points: figure.Points) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(figure.main(NAME, __doc__, collect, render, heights, add_arguments))
+    sys.exit(figure.main(globals()))

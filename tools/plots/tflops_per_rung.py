@@ -3,7 +3,6 @@ slow rungs have a panel of their own, with a scale of their own. Branches are ho
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
 from pathlib import Path
 
 from tools import results, rungs
@@ -16,8 +15,8 @@ SLOW = 0.15  # of the fastest: below it a bar is a sliver
 LABELS = {"mma_sync": "mma.sync alone", "cublas": "cuBLAS product", "wgmma": "wgmma alone"}
 
 
-def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
-    selection = results.selection_from(arguments)
+def collect(csv: Path, rows: list[results.Row]) -> figure.Points:
+    selection = results.Selection()
     measured, peers, ceilings = results.select(csv, rows, selection)
     ceilings = [row for row in ceilings if row.stage in LABELS]
     known = rungs.by_name()
@@ -67,4 +66,4 @@ def render(axes: list, points: figure.Points) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(figure.main(NAME, __doc__, collect, render, heights))
+    sys.exit(figure.main(globals()))

@@ -9,7 +9,6 @@ Of each block the first line says which and of what; `chapters.py` renews what s
 """
 from __future__ import annotations
 
-import argparse
 import csv
 import importlib
 import re
@@ -24,7 +23,6 @@ from tools.plots import figure, which
 from tools.site import prose
 from tools.site.api import api
 
-LATER = "not measured yet"
 CORE = 10  # lines of a change that a chapter shows
 
 
@@ -95,13 +93,11 @@ def file(path: str) -> str:
 def plot(name: str) -> str:
     """A figure of docs/figures, for a page of docs/, and the same as tables."""
     module = importlib.import_module(f"tools.plots.{name}")
-    path, parser = results.RESULTS / module.CSV, argparse.ArgumentParser()
-    module.add_arguments(parser)
+    path = results.RESULTS / getattr(module, "CSV", "h200.csv")
     try:
-        rows = results.traffic(path) if path.name.endswith("_traffic.csv") else results.read(path)
-        points = module.collect(path, rows, parser.parse_args([]))
+        points = figure.points_of(module, path)
     except results.NotMeasured:
-        return f"This figure is {LATER}.\n"
+        return "This figure is not measured yet.\n"
     tables = [f"{caption}\n\n{table(head, body, 'l' + 'r' * len(head))}" for caption, head, body in module.table(points)]
     return (f"![{points['title']}](figures/{figure.path_of(path, module.NAME).name})\n\n"
             f"<details><summary>The same as a table</summary>\n\n{chr(10).join(tables)}\n</details>\n")

@@ -11,27 +11,19 @@ import re
 import sys
 from collections.abc import Collection
 from pathlib import Path
+from types import ModuleType
 
 from tools import changes, results, rungs
 from tools.paths import ROOT
-from tools.plots import bytes_over_n, climb, engines, figure, halves, memory_over_n, power, regimes, roofline, tflops_over_n, tflops_per_rung, time_over_n, traffic, waterfall
+from tools.plots import bytes_over_n, climb, engines, figure, halves, memory_over_n, power, regimes, roofline, tflops_per_rung, time_over_n
 from tools.site import prose
 
 BEGIN, END = "<!-- ladder:begin -->", "<!-- ladder:end -->"  # the whole table
 CLIMB_BEGIN, CLIMB_END = "<!-- climb:begin -->", "<!-- climb:end -->"  # ten steps of it
 TOP = "The ladder"  # its top level
-FIGURES = (
-    (climb, results.add_selection_arguments),
-    (tflops_per_rung, results.add_selection_arguments),
-    (waterfall, results.add_selection_arguments),
-    (tflops_over_n, tflops_over_n.add_arguments),
-    (time_over_n, time_over_n.add_arguments),
-    (regimes, regimes.add_arguments),
-    (power, power.add_arguments),
-    (engines, engines.add_arguments),
-)
-TRAFFIC_FIGURES = ((bytes_over_n, bytes_over_n.add_arguments), (memory_over_n, bytes_over_n.add_arguments),
-                   (roofline, bytes_over_n.add_arguments))
+FIGURES = (climb, tflops_per_rung, time_over_n, regimes, power, engines)
+TRAFFIC_FIGURES = (bytes_over_n, memory_over_n, roofline)
+
 
 
 class Stale(Exception):
@@ -145,14 +137,12 @@ def section(csv: Path, page: Path) -> str:
         f"Rates, clocks, drivers, and which rows are of one run: [docs/results]({up}docs/results/README.md#known-gaps)."])
 
 
-def check_figures(csv: Path, read=results.read, figures=FIGURES) -> None:
+def check_figures(csv: Path, figures: Collection[ModuleType]) -> None:
     """Figures whose data are not there yet need not be there either."""
-    for module, add_arguments in figures:
-        parser = argparse.ArgumentParser()
-        add_arguments(parser)
+    for module in figures:
         svg = figure.path_of(csv, module.NAME)
         try:
-            points = module.collect(csv, read(csv), parser.parse_args([]))
+            points = figure.points_of(module, csv)
         except results.NotMeasured:
             continue
         if not figure.is_current(svg, points):
@@ -190,10 +180,10 @@ def main() -> int:
                 difference = difflib.unified_diff(old.splitlines(), new.splitlines(), "committed", "generated", lineterm="")
                 raise Stale("\n".join([*difference, f"{page}: the table is stale; run: make plots"]))
         if arguments.check and arguments.csv.is_file():
-            check_figures(arguments.csv)
-            check_figures(arguments.csv.with_name(arguments.csv.stem + "_traffic.csv"), results.traffic, TRAFFIC_FIGURES)
+            check_figures(arguments.csv, FIGURES)
+            check_figures(arguments.csv.with_name(arguments.csv.stem + "_traffic.csv"), TRAFFIC_FIGURES)
             if arguments.csv.with_name(halves.CSV).is_file():
-                check_figures(arguments.csv.with_name(halves.CSV), lambda path: results.table(path.name), ((halves, halves.add_arguments),))
+                check_figures(arguments.csv.with_name(halves.CSV), (halves,))
     except Stale as stale:
         print(stale, file=sys.stderr)
         return 1

@@ -129,11 +129,6 @@ def part_page(part: rungs.Part, text: str) -> str:
     return f"{text}\n\n```{{rungs}} {part.name}\n:maxdepth: 1\n:titlesonly:\n```\n"
 
 
-# Blocks that the site shows in its own way, but for code that is no rung's.
-SHOWN = {"plot": "```{{plot}} {}\n```".format,
-         "region": "```{{region}} {}\n```".format}
-
-
 def read_source(app, docname: str, source: list[str]) -> None:
     """Links to folders, which a code host shows as pages, lead to their README; drawings stand in the page; comments
     that a code host hides become what they name, numbers, `<!-- drawing NAME -->`, and by `<!-- site NAME WORDS -->` any directive, whose
@@ -146,6 +141,11 @@ def read_source(app, docname: str, source: list[str]) -> None:
             return match[0]
         return f"[{match[1]}]({match[2].rstrip('/')}/README.md)" if (path / "README.md").exists() else match[1]
 
+    def block(match: re.Match) -> str:
+        """As it stands in the page, but for a part of a rung's kernel, which the site shows with its lines' numbers."""
+        is_of_a_rung = match[1] == "region" and "/" not in match[2]
+        return f"```{{region}} {match[2].strip()}\n```" if is_of_a_rung else match[3]
+
     source[0] = re.sub(r"\[([^\]\[]+)\]\(([^)#:\s]+)\)", link, source[0])
     source[0] = re.sub(r"^<!-- drawing (\S+) -->$", r"```{drawing} \1\n```", source[0], flags=re.M)
     source[0] = re.sub(r"^<!-- player (\S+) (.+) -->$", r"```{trace-player} \1\n:at: \2\n```", source[0], flags=re.M)
@@ -153,7 +153,7 @@ def read_source(app, docname: str, source: list[str]) -> None:
                        lambda match: f"```{{sketch}} {match[1]}\n```" if is_sketch(folder / match[1]) else match[0], source[0], flags=re.M)
     source[0] = glossary_links.with_roles(docname, source[0])
     source[0] = re.sub(r"^<!-- site ([a-z-]+)(.*?)\n?-->$", r"```{\1}\2\n```", source[0], flags=re.M | re.S)
-    source[0] = blocks.BLOCK.sub(lambda match: SHOWN[match[1]](match[2].strip()) if match[1] in SHOWN and "/" not in match[2] else match[3], source[0])
+    source[0] = blocks.BLOCK.sub(block, source[0])
     source[0] = prose.INLINE.sub(r"{number}`\1`", source[0])
     for rung in rungs.known():
         if docname == f"{rung.directory}/README":
@@ -163,25 +163,14 @@ def read_source(app, docname: str, source: list[str]) -> None:
             source[0] = part_page(part, source[0])
 
 
-# ---- numbers ---------------------------------------------------------------------------------------------------------
-
-NUMBERS = {
-    "number": prose.number,
-    "tflops": lambda name: prose.number(f"h200({name!r}).tflops:.1f"),
-    "gain": lambda name: prose.number(f"100 * (h200({name!r}).vs_previous - 1):+.1f") + " %",
-    "of-fa2": lambda name: prose.number(f"100 * h200({name!r}).vs_fa2:.1f") + " %",
-}
-
-
-def number_role(name: str):
-    def role(_role, _raw, text, _line, _inliner, options=None, content=None):
-        try:
-            return [nodes.inline(text, NUMBERS[name](text), classes=["number"])], []
-        except prose.NoRows:
-            return [nodes.inline(text, "[not measured yet]", classes=["number"])], []
-        except results.ResultsError as error:
-            raise ExtensionError(f"{{{name}}}`{text}`: {error}") from None
-    return role
+def number_role(_role, _raw, text, _line, _inliner, options=None, content=None):
+    """{number}`EXPRESSION:FORMAT`: what stands in a page as a number beside its formula, computed anew."""
+    try:
+        return [nodes.inline(text, prose.number(text), classes=["number"])], []
+    except prose.NoRows:
+        return [nodes.inline(text, "[not measured yet]", classes=["number"])], []
+    except results.ResultsError as error:
+        raise ExtensionError(f"{{number}}`{text}`: {error}") from None
 
 
 # ---- formulas --------------------------------------------------------------------------------------------------------
@@ -216,8 +205,7 @@ def setup(app):
     app.add_directive("rungs", Rungs)
     app.add_directive("drawing", Drawing)
     app.add_directive("sketch", Sketch)
-    for name in NUMBERS:
-        app.add_role(name, number_role(name))
+    app.add_role("number", number_role)
     app.add_html_math_renderer("katex", (formula("span", "false"), None), (formula("div", "true"), None))
     for name in ("katex.min.js", "site.js"):
         app.add_js_file(name)

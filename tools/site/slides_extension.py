@@ -18,7 +18,7 @@ from tools.site import book_extension, prose, readme
 from tools.site.code_style import Light
 from tools.site.course_extension import by_rung, number
 from tools.site.kernels import highlighted, hunks, kernel_path
-from tools.site.site_extension import DRAWINGS, first_of_fragments, NUMBERS, scheme
+from tools.site.site_extension import DRAWINGS, first_of_fragments, scheme
 from tools.site.sketch import Sketch
 
 FOUNDATIONS = ("attention", "gpu", "softmax", "fragments")  # the last where its first rung stands
@@ -156,7 +156,6 @@ def rung_slides(rung: rungs.Rung) -> list[str]:
 def foundation(name: str) -> str:
     """A page of docs: its first drawing, what it speaks of, its first table if that needs no formulas, its question."""
     text = prose.INLINE.sub(r"\2", (DOCS / f"{name}.md").read_text(encoding="utf-8"))  # numbers without their formulas
-    text = re.sub(r"\{(number|tflops)\}`([^`]+)`", lambda match: NUMBERS[match[1]](match[2]), re.sub(r"\{term\}`([^`<]+?)(?: <[^`]*)?`", r"\1", text))
     text = re.sub(r"\$(\w)\$", r"*\1*", text)
     drawn, file = re.search(r"^```\{drawing\} (\S+)|^!\[[^\]]*\]\((drawings/\S+\.svg)\)", text, re.M).groups()
     shown = (DOCS / file).read_text(encoding="utf-8") if file else DRAWINGS[drawn]() if drawn in DRAWINGS else scheme(drawn)

@@ -112,7 +112,7 @@ class AddsARung(unittest.TestCase):
             self.assertIn(f"{name}: 0 changed lines since {copied['stage']}", self.script("evidence.rung_diff", name))
 
     def test_plots_readme_and_chapters_are_renewed_and_nothing_else(self) -> None:
-        for figure in ("tflops_per_rung", "waterfall", "tflops_over_n", "time_over_n"):
+        for figure in ("tflops_per_rung", "time_over_n"):
             self.script(f"plots.{figure}", "docs/results/h200.csv")
         for figure in ("bytes_over_n", "memory_over_n", "roofline"):
             self.script(f"plots.{figure}", "docs/results/h200_traffic.csv", may_skip=True)

@@ -1,9 +1,10 @@
 """The plots, run on invented figures of an invented ladder (fixtures/results.csv: gpu is "test") and on broken files."""
 from __future__ import annotations
 
-import argparse
+import contextlib
 import csv
 import importlib
+import io
 import re
 import shutil
 import unittest
@@ -11,10 +12,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from tools import results
-from tools.plots import bytes_over_n, figure, over_n, roofline, traffic
+from tools.plots import bytes_over_n, figure, over_n, roofline, tflops_per_rung
 from tools.tests.scratch import FIXTURE, Scratch
 
-FIGURES = ("tflops_per_rung", "waterfall", "tflops_over_n")
+FIGURES = ("tflops_per_rung", "time_over_n")
 
 
 class Drawing(Scratch):
@@ -31,10 +32,8 @@ class Drawing(Scratch):
             texts[name] = " ".join(root.itertext())
         for words in ("06_chrome", "fa2", "210", "mma.sync alone", "400", "wgmma alone", "500", "turns", "test, batch 16"):
             self.assertIn(words, texts["tflops_per_rung"])
-        for words in ("04_steel", "+0.3 %", "[+0.1, +0.6]", "same", "-1.1 %"):
-            self.assertIn(words, texts["waterfall"])
-        for words in ("16384", "batch x N = 16384", "cudnn"):
-            self.assertIn(words, texts["tflops_over_n"])
+        for words in ("00 to 07", "batch x N = 16384", "milliseconds per head", "cudnn"):
+            self.assertIn(words, texts["time_over_n"])
         self.assertNotIn("64x128, 4 warps", texts["tflops_per_rung"])  # an ablation is no rung
 
     def test_rates_of_several_runs_are_told_apart(self) -> None:
@@ -44,7 +43,7 @@ class Drawing(Scratch):
             writer = csv.DictWriter(new, list(rows[0]), lineterminator="\n")
             writer.writeheader()
             writer.writerows(row | {"commit": "0123456789ab" if row["stage"] == "06_chrome" else "b" * 12} for row in rows)
-        for name in ("tflops_per_rung", "tflops_over_n", "time_over_n"):
+        for name in ("tflops_per_rung", "time_over_n"):
             texts = []
             for file in (FIXTURE, path):
                 svg = self.folder / f"{name}.svg"
@@ -59,35 +58,24 @@ class Drawing(Scratch):
         path = self.folder / FIXTURE.name
         rows = [line for line in FIXTURE.read_text().splitlines() if ",normal," in line]
         path.write_text(FIXTURE.read_text() + "\n".join(row.replace(",normal,", ",peaky,") for row in rows) + "\n")
-        for name in (*FIGURES, "time_over_n"):
+        for name in FIGURES:
             module = importlib.import_module(f"tools.plots.{name}")
-            parser = argparse.ArgumentParser()
-            getattr(module, "add_arguments", results.add_selection_arguments)(parser)
-            points = [module.collect(csv, results.read(csv), parser.parse_args([])) for csv in (FIXTURE, path)]
-            self.assertEqual(*points, name)
+            self.assertEqual(*(figure.points_of(module, csv) for csv in (FIXTURE, path)), name)
 
     def test_a_figure_knows_its_data(self) -> None:
         path = self.folder / "a.svg"
         self.run_script("tflops_per_rung", FIXTURE, "-o", path)
-        arguments = results.Selection()
-        from tools.plots import tflops_per_rung
-        points = tflops_per_rung.collect(FIXTURE, results.read(FIXTURE), arguments)
+        points = figure.points_of(tflops_per_rung, FIXTURE)
         self.assertTrue(figure.is_current(path, points))
         points["rungs"][0][-1] += 0.1
         self.assertFalse(figure.is_current(path, points))
 
     def test_a_shape_that_was_not_measured_is_named(self) -> None:
-        run = self.run_script("tflops_per_rung", FIXTURE, "--n", 777, "-o", self.folder / "a.svg")
-        self.assertEqual(run.returncode, 2)
-        self.assertIn("N = 777", run.stderr)
-        self.assertIn("N = 16384", run.stderr)  # what there is
+        with self.assertRaisesRegex(results.ResultsError, "N = 777(.|\n)*N = 16384"):  # and what there is
+            results.select(FIXTURE, results.read(FIXTURE), results.Selection(n=777))
 
-    def test_help_and_unwritable_output(self) -> None:
-        for name in FIGURES:
-            run = self.run_script(name, "--help")
-            self.assertEqual(run.returncode, 0)
-            self.assertIn("--regime", run.stdout)
-        run = self.run_script("waterfall", FIXTURE, "-o", "/proc/none/a.svg")
+    def test_unwritable_output(self) -> None:
+        run = self.run_script("tflops_per_rung", FIXTURE, "-o", "/proc/none/a.svg")
         self.assertEqual(run.returncode, 2)
         self.assertIn("/proc/none", run.stderr)
         self.assertNotIn("Traceback", run.stderr)
@@ -97,9 +85,7 @@ class Drawing(Scratch):
 
         for name in FIGURES:
             module = importlib.import_module(f"tools.plots.{name}")
-            parser = argparse.ArgumentParser()
-            getattr(module, "add_arguments", results.add_selection_arguments)(parser)
-            points = module.collect(FIXTURE, results.read(FIXTURE), parser.parse_args([]))
+            points = figure.points_of(module, FIXTURE)
             drawn = figure.make(points, module.render, module.heights(points))
             drawn.canvas.draw()
             labels = [label for axes in drawn.axes for label in (*axes.texts, axes.title, axes.xaxis.label, axes.yaxis.label,
@@ -137,10 +123,8 @@ class Regimes(Scratch):
 class DarkPages(Scratch):
     def test_no_ink_stays_dark(self) -> None:
         """Every colour that is written into a figure and would not stand out on a dark page has another one there."""
-        from tools.plots import waterfall
-
-        points = waterfall.collect(FIXTURE, results.read(FIXTURE), results.Selection())
-        figure.draw(points, waterfall.render, self.folder / "a.svg", waterfall.heights(points))
+        points = figure.points_of(tflops_per_rung, FIXTURE)
+        figure.draw(points, tflops_per_rung.render, self.folder / "a.svg", tflops_per_rung.heights(points))
         text = (self.folder / "a.svg").read_text()
         rules, body = text.split("</style>", 1)
         self.assertIn("prefers-color-scheme: dark", rules)
@@ -208,7 +192,7 @@ class TrafficFigures(Scratch):
         rows = (self.folder / "test.csv").read_text()
         ceiling = next(line for line in rows.splitlines() if line.startswith("mma_sync,"))
         (self.folder / "test.csv").write_text(f"{rows.rstrip()}\n{ceiling.replace('mma_sync,', 'l2_read,').replace(',400,', ',5.25,')}\n")
-        points = roofline.collect(path, results.traffic(path), None)
+        points = figure.points_of(roofline, path)
         self.assertEqual([panel["reached"] for panel in points["panels"]], [None, 5.25])
         self.run_script("roofline", path, "-o", self.folder / "a.svg")
         self.assertIn("5.25 TB/s reached", (self.folder / "a.svg").read_text())
@@ -221,24 +205,17 @@ class TrafficFigures(Scratch):
 
     def test_values_are_per_head(self) -> None:
         path = self.write(traffic_rows())
-        points = bytes_over_n.collect(path, results.traffic(path), None)
+        points = figure.points_of(bytes_over_n, path)
         lines = {name: dict(map(tuple, line)) for name, _, line in points["panels"][1]["lines"]}
         self.assertAlmostEqual(lines["06_chrome"][4096] / lines["4nd + 4n²d/128"][4096], 1, places=5)
         self.assertAlmostEqual(lines["01 02"][512] / (4 * 512 * 128 + 4 * 512 * 512 * 2), 1, places=5)
-        roof = roofline.collect(path, results.traffic(path), None)
+        roof = figure.points_of(roofline, path)
         self.assertIn(["01_wood", 4096.0, 30.0], roof["panels"][0]["rungs"])  # 4 n^2 d operations over 8 n d bytes
         self.assertEqual(over_n.table(points)[0][1][:2], ["N =", "512"])
         self.assertEqual([rows[0][0] for _, _, rows in over_n.table(points)], ["00_stone", "00_stone"])
         self.assertEqual([over_n.plain(value) for value in (0.0, 0.5, 1234.5, 123456.7)], ["0", "0.5", "1234", "123,457"])
         for metric, value in (("lts__t_bytes.sum", 2.0), ("lts__t_sector_hit_rate.pct", 64.0), ("sm__warps_active.avg.per_cycle_active", 64.0)):
             self.assertEqual(results.Row(2, {"batch": 2, "heads": 16, "metric": metric, "value": 64.0}).per_head, value)
-
-    def test_time_over_n(self) -> None:
-        run = self.run_script("time_over_n", FIXTURE, "-o", self.folder / "a.svg")
-        self.assertEqual(run.returncode, 0, run.stderr)
-        text = " ".join(ElementTree.parse(self.folder / "a.svg").getroot().itertext())
-        for words in ("00 to 07", "batch x N = 16384", "milliseconds per head"):
-            self.assertIn(words, text)
 
     def test_nothing_is_drawn_before_it_is_measured(self) -> None:
         path = self.write(traffic_rows(measured=False))
@@ -296,12 +273,12 @@ class OtherLadders(Scratch):
         plain = [(name, line) for name, line in zip(names, lines) if '"' not in line]
         path.write_text("\n".join([with_previous(head, "previous"), *(with_previous(line, {"02_brick": "00_stone", "03_iron": "02_brick"}.get(name, ""))
                                                                      for name, line in plain)]) + "\n")
-        run = self.run_script("waterfall", path, "-o", self.folder / "a.svg")
-        self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertIn("than they start from now, so without vs_previous: rows of 02_brick\n", run.stderr)
-        text = " ".join(ElementTree.parse(self.folder / "a.svg").getroot().itertext())
-        self.assertNotIn("02_brick", text)
-        self.assertIn("03_iron", text)
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            over = {row.stage: row.vs_previous for row in results.read(path)}
+            results.tell()
+        self.assertIn("than they start from now, so without vs_previous: rows of 02_brick\n", said.getvalue())
+        self.assertIsNone(over["02_brick"])
+        self.assertIsNotNone(over["03_iron"])
 
     def test_a_rung_without_rows_is_no_bar(self) -> None:
         run = self.run_script("tflops_per_rung", FIXTURE, "-o", self.folder / "a.svg")
@@ -309,7 +286,7 @@ class OtherLadders(Scratch):
         self.assertNotIn("p01_clay", (self.folder / "a.svg").read_text())
 
     def test_without_the_program_there_is_a_way_out(self) -> None:
-        run = self.run_anew("waterfall", FIXTURE, "-o", self.folder / "a.svg", LADDER=str(self.folder / "none"))
+        run = self.run_anew("time_over_n", FIXTURE, "-o", self.folder / "a.svg", LADDER=str(self.folder / "none"))
         self.assertEqual(run.returncode, 2)
         self.assertIn("./ladder build ladder", run.stderr)
         self.assertNotIn("Traceback", run.stderr)

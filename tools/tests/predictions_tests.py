@@ -104,7 +104,7 @@ class Predictions(unittest.TestCase):
         self.assertEqual(first_rows.verdict([half("1.01", "1.01", "1.0149")]), ("hit", ""))
 
     def test_the_picture_is_of_these_numbers(self) -> None:
-        self.assertTrue(figure.is_current(figure.FIGURES / "h200-predictions.svg", predictions.collect(None, [], None)), "make plots")
+        self.assertTrue(figure.is_current(figure.FIGURES / "h200-predictions.svg", predictions.collect(None, [])), "make plots")
 
 
 class History(unittest.TestCase):

@@ -9,7 +9,7 @@ from pathlib import Path
 from tools import history, results
 from tools.evidence import row_kernels
 from tools.paths import ROOT
-from tools.plots import engines, power, roofline
+from tools.plots import engines, figure, power, roofline
 from tools.site import prose
 
 
@@ -112,14 +112,14 @@ class Figures(unittest.TestCase):
     def test_no_rate_of_the_card_is_without_its_run(self) -> None:
         csv = results.RESULTS / "h200.csv"
         for module, run in ((power, 2), (engines, 2)):
-            points = module.collect(csv, results.read(csv), None)
+            points = figure.points_of(module, csv)
             self.assertIn("a letter each", points["runs"], module.NAME)
             self.assertEqual([row for row in points["rows"] if not row[run]], [], module.NAME)
             (title, _, rows), = module.table(points)
             self.assertIn("a letter each", title)
             self.assertEqual([row for row in rows if not any(re.search(r" [a-z]$", cell) for cell in row[:2])], [], module.NAME)
         csv = results.RESULTS / "h200_traffic.csv"
-        points = roofline.collect(csv, results.traffic(csv), None)
+        points = figure.points_of(roofline, csv)
         self.assertEqual([name for name, run, _ in points["ceilings"] if not run], [])
 
 

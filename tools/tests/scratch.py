@@ -39,7 +39,7 @@ class Scratch(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
 
     def run_script(self, name: str, *arguments: object) -> subprocess.CompletedProcess:
-        """A script of plots/, "waterfall", or another one, "site.readme", in a copy of this process, which has matplotlib already."""
+        """A script of plots/, "climb", or another one, "site.readme", in a copy of this process, which has matplotlib already."""
         command = [name, *map(str, arguments)]
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
             copy = os.fork()
