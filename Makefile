@@ -74,7 +74,7 @@ plots:
 	@$(PYTHON) -m tools.site.chapters
 	@$(PYTHON) -m tools.site.course
 	@$(PYTHON) -m tools.site.draw
-	@$(PYTHON) -m tools.site.demonstration --build $(BUILD)
+	@$(PYTHON) -m tools.site.demonstration
 
 resources:
 	@./ladder build ladder

@@ -31,8 +31,7 @@ add_test(NAME drawings_are_current ${python} tools.site.draw --check)
 add_test(NAME course_is_current ${python} tools.site.course --check)
 # These run the emulator for seconds, so they are for who changes what such a page shows, and for .ci/nightly: what the emulator says of a
 # wait that is missing its own tests hold, and each rung's tests hold its bytes to what it predicts.
-add_test(NAME demonstration_is_current CONFIGURATIONS release
-         ${python} tools.site.demonstration --check --build ${PROJECT_BINARY_DIR})
+add_test(NAME demonstration_is_current CONFIGURATIONS release ${python} tools.site.demonstration --check)
 add_test(NAME traffic_is_current CONFIGURATIONS release ${python} tools.evidence.traffic --emulator --n 256
          --build ${PROJECT_BINARY_DIR} --check ${PROJECT_SOURCE_DIR}/docs/results/h200_traffic.csv)
 foreach(name demonstration_is_current traffic_is_current)
