@@ -87,7 +87,7 @@ profile:
 # The table is of whole runs.
 mutants:
 	@./ladder build ladder
-	@$(PYTHON) -m tools.mutants.mutants --build $(BUILD) $(if $(STAGE),$(STAGE),--csv docs/results/mutants.csv)
+	@$(or $(wildcard $(BUILD)/venv-syntax/bin/python3),$(PYTHON)) -m tools.mutants.mutants --build $(BUILD) $(if $(STAGE),$(STAGE),--csv docs/results/mutants.csv)
 
 $(SANITIZERS):
 	@command -v compute-sanitizer >/dev/null || { echo 'compute-sanitizer is not on PATH; it comes with the CUDA Toolkit.' >&2; exit 77; }

@@ -5,6 +5,7 @@
   python3 -m tools.mutants.mutants --sample 60        as many, drawn by the commit, as a minute allows
 
 docs/mutants.md says what a mutant is, how a survivor is read, and where an equivalent one is written down.
+It reads C++ by tree-sitter:  python3 -m venv build/venv-syntax && build/venv-syntax/bin/pip install tree-sitter tree-sitter-cpp
 """
 from __future__ import annotations
 
