@@ -212,6 +212,14 @@ def table(name: str | Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def write_table(path: Path, rows: list[dict], columns: list[str] | None = None) -> None:
+    """A file that `table` reads, of these columns or of the first row's."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, columns or list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
 _notes: list[str] = []
 
 

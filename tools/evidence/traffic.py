@@ -184,10 +184,7 @@ def write(path: Path, rows: list[Row], commit: str) -> None:
     today = datetime.date.today().isoformat()
     for new in rows:
         kept[key(new)] = {**new, "commit": commit, "date": today}
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(sorted(kept.values(), key=order))
+    results.write_table(path, sorted(kept.values(), key=order), COLUMNS)
 
 
 def print_tables(rows: list[Row]) -> None:

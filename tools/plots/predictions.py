@@ -17,7 +17,7 @@ HIT, MISSED = figure.COLORS[0], figure.COLORS[1]
 def predicted() -> list[tuple[str, str, float, float, float]]:
     """Rung, verdict, the range as it counts, and what came first: of the half that decides, of each prediction that can be hit or missed."""
     found = []
-    halves = first_rows.table(first_rows.HALVES)
+    halves = results.table(first_rows.HALVES)
     for name, row in first_rows.listed().items():
         half = first_rows.decisive([each for each in halves if each["stage"] == name])
         if row["verdict"] in ("hit", "missed") and half:

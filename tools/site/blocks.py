@@ -231,7 +231,7 @@ def all_came(halves: list[dict[str, str]]) -> str:
 
 def predictions() -> str:
     """All predictions, for docs/: what was said, and what came of each half in the first run that timed it."""
-    halves = first_rows.table(first_rows.HALVES)
+    halves = results.table(first_rows.HALVES)
     rows = []
     for name, row in first_rows.listed().items():
         rung = rungs.named(name)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import csv
 import math
 import os
 import re

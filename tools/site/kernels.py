@@ -3,7 +3,6 @@ marks."""
 from __future__ import annotations
 
 import functools
-import re
 from pathlib import Path
 
 from docutils import nodes

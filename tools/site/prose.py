@@ -20,7 +20,6 @@ sees; `chapters.py` renews them, and tables whose cells follow one formula by co
 from __future__ import annotations
 
 import ast
-import csv
 import functools
 import itertools
 import json
@@ -373,8 +372,8 @@ def cards(contestant: str, count: int, n: int = 0, column: str = "over_one", cau
 
 def first(name: str, of: str = "") -> float:
     """What came of a rung's prediction, or of the half of it that is called so, in the first run that timed it: docs/prediction_halves.csv."""
-    with (DOCS / "prediction_halves.csv").open(encoding="utf-8", newline="") as file:
-        found = [row["came"] for row in csv.DictReader(file) if (row["stage"], row["of"]) == (_full(name), of) and row["came"]]
+    halves = results.table(DOCS / "prediction_halves.csv")
+    found = [row["came"] for row in halves if (row["stage"], row["of"]) == (_full(name), of) and row["came"]]
     return float(_only(found, f"{name} {of} in docs/prediction_halves.csv"))
 
 

@@ -9,14 +9,14 @@ import re
 import subprocess
 import unittest
 
-from tools import history
+from tools import history, results
 from tools.evidence import first_rows
 from tools.paths import ROOT
 from tools.plots import figure, predictions
 from tools.site import prose
 
 LISTED = first_rows.listed()
-HALVES = first_rows.table(first_rows.HALVES)
+HALVES = results.table(first_rows.HALVES)
 NOTE = re.compile(r"^<!-- committed .*?<!-- /committed -->\n?", re.M | re.S)
 PREDICTED = re.compile(r"^\*\*What we predict\.\*\*.*?(?=^\*\*|^## |\Z)", re.M | re.S)
 
@@ -56,8 +56,7 @@ class Predictions(unittest.TestCase):
         return (ROOT / self.chapters[name]).read_text(encoding="utf-8")
 
     def test_each_rung_predicts_what_the_list_holds_and_none_is_measured_without_it(self) -> None:
-        with (ROOT / "docs" / "results" / "h200.csv").open(encoding="utf-8", newline="") as file:
-            measured = {line.partition(",")[0] for line in file} & self.stages.keys()
+        measured = {row["stage"] for row in results.table("h200.csv")} & self.stages.keys()
         self.assertEqual(measured - LISTED.keys(), set(), "measured, and not in docs/predictions.csv")
         for name, row in LISTED.items():
             with self.subTest(rung=name):
@@ -151,9 +150,9 @@ class History(unittest.TestCase):
 
     @unittest.skipUnless(os.environ.get("LADDER_WHOLE"), "minutes; LADDER_WHOLE=1 asks for it")
     def test_what_came_is_what_history_says_was_measured_first(self) -> None:
-        rungs, halves = first_rows.table(first_rows.LIST), first_rows.table(first_rows.HALVES)
+        rungs, halves = results.table(first_rows.LIST), results.table(first_rows.HALVES)
         first_rows.found(rungs, halves)
-        self.assertEqual((rungs, halves), (first_rows.table(first_rows.LIST), first_rows.table(first_rows.HALVES)))
+        self.assertEqual((rungs, halves), (results.table(first_rows.LIST), results.table(first_rows.HALVES)))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """What a number on a page may be made of: rows of one run in one ratio, of commits that are in git, of the kernel that stands."""
 from __future__ import annotations
 
-import csv
 import re
 import unittest
 from pathlib import Path
@@ -66,8 +65,7 @@ class Commits(unittest.TestCase):
             raise unittest.SkipTest("the history is not here")
 
     def test_every_commit_that_a_row_names_is_in_git_or_said_not_to_be(self) -> None:
-        with row_kernels.COMMITS.open(encoding="utf-8", newline="") as file:
-            listed = {row["named"]: row for row in csv.DictReader(file)}
+        listed = row_kernels.stand_ins()
         named: dict[str, set[str]] = {}
         for path in sorted(results.RESULTS.glob("*.csv")):
             if path == row_kernels.COMMITS:

@@ -7,7 +7,6 @@ import importlib.util
 import json
 import re
 import unittest
-from pathlib import Path
 
 from tools import kernel_parts, rungs
 from tools.paths import ROOT

@@ -15,7 +15,7 @@ import unittest
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from tools import changes, rungs
+from tools import changes, results, rungs
 from tools.paths import ROOT, SITE
 from tools.site import readme
 from tools.tests.site.ladder import COPYING, EARLIER, is_there, LATER, PLAIN, STAGES
@@ -70,8 +70,7 @@ class Site(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         cls.site = built_site(cls)
-        with (ROOT / "docs" / "results" / "h200.csv").open(encoding="utf-8", newline="") as file:
-            cls.rows = list(filter(is_there, csv.DictReader(file)))
+        cls.rows = list(filter(is_there, results.table("h200.csv")))
         cls.chapters = {rung.name: cls.site / rung.directory / "README.html" for rung in rungs.known()}
         cls.pages = {path: path.read_text(encoding="utf-8") for path in cls.site.rglob("*.html")}
 
@@ -203,9 +202,8 @@ class Site(unittest.TestCase):
         self.assertGreater(drawn, 0)
 
     def test_counters_and_rates_are_those_of_the_rows(self) -> None:
-        with (DOCS / "results" / "h200_counters.csv").open(encoding="utf-8", newline="") as file:
-            busy = {row["stage"]: float(row["value"]) for row in reversed(list(csv.DictReader(file)))  # the default kernel stands first
-                    if row["metric"] == "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"}
+        busy = {row["stage"]: float(row["value"]) for row in reversed(results.table("h200_counters.csv"))  # the default kernel stands first
+                if row["metric"] == "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"}
         self.assertIn(f"<desc>tensor cores active, %: {busy[EARLIER.name]:.3g} in {EARLIER.name}, {busy[PLAIN.name]:.3g} in {PLAIN.name}",
                       self.pages[self.chapters[PLAIN.name]])
         for row in self.rows:
@@ -234,18 +232,16 @@ class Site(unittest.TestCase):
         page = self.pages[self.site / "docs" / "tried.html"]
         cells = [html.unescape(re.sub(r"<[^>]+>", "", cell)).strip().replace("’", "'") for cell in re.findall(r"<t[dh]\b[^>]*>(.*?)</t[dh]>", page, re.S)]
         for name in ("h200_trials.csv", "h200_trials_hopper.csv"):
-            with (DOCS / "results" / name).open(encoding="utf-8", newline="") as file:
-                head, *rows = csv.reader(file)
-            for row in [head[:-1], *rows]:
+            rows = results.table(name)
+            for row in [list(rows[0])[:-1], *(list(row.values()) for row in rows)]:
                 self.assertTrue(any(cells[at:at + len(row)] == row for at, cell in enumerate(cells) if cell == row[0]), row)
 
     def test_a_figure_is_a_table_too(self) -> None:
         page = self.pages[self.site / "docs" / "traffic.html"]
         table = page[page.index("h200-time-over-n.svg"):]
         table = table[table.index("<details>"):table.index("</details>")]
-        with (ROOT / "docs" / "results" / "h200.csv").open(encoding="utf-8", newline="") as file:
-            row = next(row for row in csv.DictReader(file) if (row["stage"], row["n"], row["batch"], row["regime"]) ==
-                       (STAGES[0], "4096", "4", "turns"))
+        row = next(row for row in results.table("h200.csv") if (row["stage"], row["n"], row["batch"], row["regime"]) ==
+                   (STAGES[0], "4096", "4", "turns"))
         self.assertRegex(table, rf'<td><p>{STAGES[0]} [a-z]</p></td>(\s*<td[^>]*><p>[^<]*</p></td>)*\s*<td[^>]*><p>{float(row["ms_median"]) / 64:.4g}</p></td>')
 
 
