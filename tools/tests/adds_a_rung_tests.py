@@ -19,7 +19,7 @@ import unittest
 from pathlib import Path
 
 from tools.paths import ROOT
-from tools.tests.rungs import default, Rung, Rungs, step
+from tools.tests.rungs import Rung, Rungs, step
 
 LADDER = ""
 FILES = ("kernel.cuh", "stage.cu", "counts.tsv", "README.md", "drawing*")  # what makes a rung; its claims are about that rung alone

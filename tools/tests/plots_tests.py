@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import importlib
 import io
 import re
@@ -23,8 +22,7 @@ class Drawing(Scratch):
         texts = {}
         for name in FIGURES:
             first, second = self.folder / f"{name}.svg", self.folder / f"{name}-2.svg"
-            run = self.run_anew(name, FIXTURE, "-o", first)
-            self.assertEqual(run.returncode, 0, run.stderr)
+            self.run_anew(name, FIXTURE, "-o", first, ends=0)
             self.assertEqual(self.run_here(name, FIXTURE, "-o", second), 0)
             self.assertEqual(first.read_bytes(), second.read_bytes())
             root = ElementTree.parse(first).getroot()
@@ -38,17 +36,13 @@ class Drawing(Scratch):
 
     def test_rates_of_several_runs_are_told_apart(self) -> None:
         path = self.folder / FIXTURE.name
-        with FIXTURE.open(newline="") as old, path.open("w", newline="") as new:
-            rows = list(csv.DictReader(old))
-            writer = csv.DictWriter(new, list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(row | {"commit": "0123456789ab" if row["stage"] == "06_chrome" else "b" * 12} for row in rows)
+        results.write_table(path, [row | {"commit": "0123456789ab" if row["stage"] == "06_chrome" else "b" * 12}
+                                   for row in results.table(FIXTURE)])
         for name in ("tflops_per_rung", "time_over_n"):
             texts = []
             for file in (FIXTURE, path):
                 svg = self.folder / f"{name}.svg"
-                run = self.run_script(name, file, "-o", svg)
-                self.assertEqual(run.returncode, 0, run.stderr)
+                self.run_script(name, file, "-o", svg, ends=0)
                 texts.append(" ".join(ElementTree.parse(svg).getroot().itertext()))
             self.assertNotIn("letter", texts[0], name)
             self.assertIn("2 runs, a letter each", texts[1], name)
@@ -75,8 +69,7 @@ class Drawing(Scratch):
             results.select(FIXTURE, results.read(FIXTURE), results.Selection(n=777))
 
     def test_unwritable_output(self) -> None:
-        run = self.run_script("tflops_per_rung", FIXTURE, "-o", "/proc/none/a.svg")
-        self.assertEqual(run.returncode, 2)
+        run = self.run_script("tflops_per_rung", FIXTURE, "-o", "/proc/none/a.svg", ends=2)
         self.assertIn("/proc/none", run.stderr)
         self.assertNotIn("Traceback", run.stderr)
 
@@ -105,14 +98,12 @@ class Drawing(Scratch):
 class Regimes(Scratch):
     def test_in_turns_and_alone(self) -> None:
         path, drawn = self.folder / "results.csv", self.folder / "a.svg"
-        run = self.run_script("regimes", FIXTURE, "-o", drawn)
-        self.assertEqual(run.returncode, 77)
+        run = self.run_script("regimes", FIXTURE, "-o", drawn, ends=77)
         self.assertIn("ladder bench --alone", run.stderr)
         lines = FIXTURE.read_text().splitlines()
         at_the_headline = [line for line in lines[1:] if ",turns," in line and ",16,16,8192,128,0," in line and '"' not in line]
         path.write_text("\n".join([*lines, *(line.replace(",turns,", ",alone,") for line in at_the_headline[2:4])]) + "\n")
-        run = self.run_script("regimes", path, "-o", drawn)
-        self.assertEqual(run.returncode, 0, run.stderr)
+        self.run_script("regimes", path, "-o", drawn, ends=0)
         text = " ".join(ElementTree.parse(drawn).getroot().itertext())
         names = [line.split(",")[0] for line in at_the_headline]
         for name in names[2:4]:
@@ -221,8 +212,7 @@ class TrafficFigures(Scratch):
         path = self.write(traffic_rows(measured=False))
         for name in TRAFFIC_FIGURES:
             for csv in (path, self.folder / "none_traffic.csv"):
-                run = self.run_script(name, csv, "-o", self.folder / "a.svg")
-                self.assertEqual(run.returncode, 77, run.stderr)
+                run = self.run_script(name, csv, "-o", self.folder / "a.svg", ends=77)
                 self.assertIn("make profile", run.stderr)
             self.assertFalse((self.folder / "a.svg").exists())
 
@@ -239,8 +229,7 @@ class TrafficFigures(Scratch):
             ([row.replace("io_bytes,", "io_bytes,1") for row in rows], "are those of no tile"),
             ([rows[2] + ",more"], "13 fields"),
             ([rows[2].rpartition(",")[0]], "11 fields")):
-            run = self.run_script("bytes_over_n", self.write(broken), "-o", self.folder / "a.svg")
-            self.assertEqual(run.returncode, 2, run.stderr)
+            run = self.run_script("bytes_over_n", self.write(broken), "-o", self.folder / "a.svg", ends=2)
             self.assertNotIn("Traceback", run.stderr)
             self.assertIn(words, run.stderr)
         path = self.write(rows)
@@ -253,8 +242,7 @@ class OtherLadders(Scratch):
 
     def test_rows_of_a_rung_that_is_gone_are_left_out_with_a_note(self) -> None:
         path = self.csv(("02_brick,stage", "02_gone,stage"))
-        run = self.run_script("tflops_per_rung", path, "-o", self.folder / "a.svg")
-        self.assertEqual(run.returncode, 0, run.stderr)
+        run = self.run_script("tflops_per_rung", path, "-o", self.folder / "a.svg", ends=0)
         self.assertEqual(run.stderr, f"{path}: left out, for the ladder has no such rung: 02_gone\n")
         text = " ".join(ElementTree.parse(self.folder / "a.svg").getroot().itertext())
         self.assertNotIn("02_gone", text)
@@ -286,16 +274,15 @@ class OtherLadders(Scratch):
         self.assertNotIn("p01_clay", (self.folder / "a.svg").read_text())
 
     def test_without_the_program_there_is_a_way_out(self) -> None:
-        run = self.run_anew("time_over_n", FIXTURE, "-o", self.folder / "a.svg", LADDER=str(self.folder / "none"))
-        self.assertEqual(run.returncode, 2)
+        run = self.run_anew("time_over_n", FIXTURE, "-o", self.folder / "a.svg", LADDER=str(self.folder / "none"),
+                            ends=2)
         self.assertIn("./ladder build ladder", run.stderr)
         self.assertNotIn("Traceback", run.stderr)
 
 
 class BrokenCsv(Scratch):
     def refuses(self, path: Path, *words: str) -> None:
-        run = self.run_script("tflops_per_rung", path, "-o", self.folder / "a.svg")
-        self.assertEqual(run.returncode, 2, run.stderr)
+        run = self.run_script("tflops_per_rung", path, "-o", self.folder / "a.svg", ends=2)
         self.assertNotIn("Traceback", run.stderr)
         for word in words:
             self.assertIn(word, run.stderr)

@@ -20,6 +20,7 @@ from unittest import mock
 
 from tools.paths import ROOT
 from tools.tests import fake_ladder
+from tools.tests.ended import ended
 
 FIXTURE = ROOT / "harness" / "tests" / "fixtures" / "results.csv"
 
@@ -38,7 +39,7 @@ class Scratch(unittest.TestCase):
         self.folder = Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, self.folder)
 
-    def run_script(self, name: str, *arguments: object) -> subprocess.CompletedProcess:
+    def run_script(self, name: str, *arguments: object, ends: int | None = None) -> subprocess.CompletedProcess:
         """A script of plots/, "climb", or another one, "site.readme", in a copy of this process, which has matplotlib already."""
         command = [name, *map(str, arguments)]
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
@@ -55,12 +56,13 @@ class Scratch(unittest.TestCase):
                     os._exit(code)
             code = os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
             out.seek(0), err.seek(0)
-            return subprocess.CompletedProcess(command, code, out.read(), err.read())
+            return ended(subprocess.CompletedProcess(command, code, out.read(), err.read()), ends)
 
-    def run_anew(self, name: str, *arguments: object, **environment: str) -> subprocess.CompletedProcess:
+    def run_anew(self, name: str, *arguments: object, ends: int | None = None,
+                 **environment: str) -> subprocess.CompletedProcess:
         """The same in a process of its own, as a reader starts it."""
-        return subprocess.run([sys.executable, "-m", module(name), *map(str, arguments)], capture_output=True, text=True, cwd=ROOT,
-                              env={**os.environ, **environment})
+        return ended(subprocess.run([sys.executable, "-m", module(name), *map(str, arguments)], capture_output=True,
+                                    text=True, cwd=ROOT, env={**os.environ, **environment}), ends)
 
     def _run(self, name: str) -> int:
         try:
