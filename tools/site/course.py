@@ -8,13 +8,13 @@ of a page: words of prose, and for a chapter the lines of its kernel that are ne
 """
 from __future__ import annotations
 
-import argparse
 import functools
 import os
 import re
 import shlex
 import sys
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from tools import changes, rungs
 from tools.course import exercises
 from tools.course.exercises import CourseError, Exercise
 from tools.paths import ROOT
+from tools.site import generated
 
 COURSE = ROOT / "course"
 WORDS_PER_MINUTE, LINES_PER_MINUTE = 60, 3  # with a pencil, and in a second language
@@ -278,34 +279,17 @@ def blocks() -> dict[Path, dict[str, str]]:
         raise CourseError(f"plans.toml or assignments.toml lacks {error}") from None
 
 
-def renewed(text: str, parts: dict[str, str], where: str) -> str:
-    for name, generated in parts.items():
-        begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-        if text.count(begin) != 1 or text.count(end) != 1:
-            raise CourseError(f"{where}: expected one line {begin} and after it one line {end}")
-        text = re.sub(f"{re.escape(begin)}\n.*?{re.escape(end)}", lambda _: f"{begin}\n{generated}\n{end}", text, flags=re.S)
-    return text
+def made() -> Iterator[tuple[Path, str]]:
+    """The pages and what they should hold."""
+    for page, parts in blocks().items():
+        text = page.read_text(encoding="utf-8")
+        for name, block in parts.items():
+            text = generated.between(text, f"<!-- {name}:begin -->", f"<!-- {name}:end -->", block, page.name)
+        yield page, text
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page is stale")
-    arguments = parser.parse_args()
-    try:
-        stale = []
-        for path, parts in blocks().items():
-            old = path.read_text(encoding="utf-8")
-            if (new := renewed(old, parts, path.name)) != old:
-                stale.append(path)
-                if not arguments.check:
-                    path.write_text(new, encoding="utf-8")
-    except (CourseError, rungs.RungsError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    if arguments.check and stale:
-        print(f"older than the exercises, pages or plans: {', '.join(str(path.relative_to(ROOT)) for path in stale)}; run: make plots", file=sys.stderr)
-        return 1
-    return 0
+    return generated.run(generated.parser(__doc__).parse_args(), made)
 
 
 if __name__ == "__main__":

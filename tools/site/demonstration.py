@@ -3,7 +3,6 @@ shows. The other has no running maximum: no_running_max.csv there, a table in do
 when something would differ."""
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 import json
@@ -12,11 +11,13 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from tools import rungs
 from tools.mutants import invented
-from tools.paths import ROOT, SITE
+from tools.paths import SITE
+from tools.site import generated
 
 RUNG, CUT = "03_kvpipe", "cp_async_wait<"  # its last wait goes
 COMMAND = ["try", f"{RUNG}/kernel.cuh", "--n", "256"]
@@ -69,22 +70,13 @@ def forgotten() -> str:
     return out.getvalue()
 
 
+def made() -> Iterator[tuple[Path, str]]:
+    yield FILE, json.dumps(run(), indent=1) + "\n"
+    yield TABLE, forgotten()
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the recorded report is stale")
-    arguments = parser.parse_args()
-    stale = 0
-    try:
-        for file, text in ((FILE, json.dumps(run(), indent=1) + "\n"), (TABLE, forgotten())):
-            if not arguments.check:
-                file.write_text(text, encoding="utf-8")
-            elif not file.is_file() or file.read_text(encoding="utf-8") != text:
-                print(f"{file.relative_to(ROOT)} is not what a run says today; run: python3 -m tools.site.demonstration\n{text}", file=sys.stderr)
-                stale = 1
-    except rungs.RungsError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return stale
+    return generated.run(generated.parser(__doc__).parse_args(), made)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 from tools import results, rungs
-from tools.site import blocks, chapters, draw, prose, readme, sketch
+from tools.site import blocks, chapters, prose, readme, sketch
 from tools.tests import fake_ladder
 from tools.tests.scratch import BUILT, FIXTURE, ROOT, Scratch
 
@@ -83,8 +83,9 @@ class ReadmeTable(Scratch):
         self.assertIn("results-tflops-per-rung.svg is missing or older than", run.stderr)
 
     def test_bad_input(self) -> None:
-        self.readme.write_text("no markers\n")
-        self.assertEqual(self.renew().returncode, 2)
+        for text in ("no markers\n", f"{readme.BEGIN}\nold\n", f"{readme.BEGIN}\n{readme.END}\n" * 2, f"{readme.END}\n{readme.BEGIN}\n"):
+            self.readme.write_text(text)
+            self.assertIn("expected one line", self.renew(ends=2).stderr)
         self.program.write_text("#!/bin/sh\necho broken >&2; exit 1\n")
         run = self.renew(ends=2)
         self.assertNotIn("Traceback", run.stderr)
@@ -344,14 +345,13 @@ class Drawings(Scratch):
         source = folder / "drawing.py"
         source.write_text("from tools.site.sketch import Sketch\nDRAWING = Sketch('A box', 'One box.')\nDRAWING.box(0, 0, 40, 16)\n")
         (folder / "README.md").write_text("# A chapter\n\n![](drawing.svg)\n")
-        wanted = draw.wanted(source)
-        self.assertIn("![A box](drawing.svg)", wanted[folder / "README.md"])
-        self.assertEqual(draw.stale(source), [folder / "drawing.svg", folder / "README.md"])
-        for path, text in wanted.items():
-            path.write_text(text)
-        self.assertEqual(draw.stale(source), [])
+        stale = lambda run: re.findall(r"(\w+\.\w+) is stale", run.stderr)
+        self.assertEqual(stale(self.run_anew("site.draw", source, "--check", ends=1)), ["drawing.svg", "README.md"])
+        self.run_anew("site.draw", source, ends=0)
+        self.assertIn("![A box](drawing.svg)", (folder / "README.md").read_text())
+        self.run_anew("site.draw", source, "--check", ends=0)
         source.write_text(source.read_text().replace("40", "41"))
-        self.assertEqual(draw.stale(source), [folder / "drawing.svg"])
+        self.assertEqual(stale(self.run_anew("site.draw", source, "--check", ends=1)), ["drawing.svg"])
 
 
 class RealChapters(unittest.TestCase):
