@@ -8,7 +8,7 @@ and metric: rows that are in the file already are replaced, others are kept.
 A stage of several kernels has the sum of them; of shares and rates, their mean weighted by gpu__time_duration.sum. On a
 GPU all run at 16 heads and batch x N = 16384, as in `ladder bench --sweep`, and memory is compared at batch 1 and 2
 heads; the emulator runs one head.
-Exit code: 0 done; 1 a program failed; 2 usage; 77 no GPU, no ncu, or no right to use it.
+Exit code: 0 done; 1 a program failed; 2 usage, or a file cannot be read or written; 77 no GPU, no ncu, or no right to use it.
 """
 from __future__ import annotations
 

@@ -67,15 +67,22 @@ class Resources(unittest.TestCase):
         self.assertRegex(out, r"01_wood +flash_attention<64, 32, 2> +80 +200 +0 +0 +0\n")
         self.assertRegex(out, r"01_wood +flash_attention<64, 32, 2> +90 +168 +16 +24 +8\n")
 
-    def test_a_register_too_many(self) -> None:
-        code, _, err = self.run_on(ptxas("64, 32, 2", "sm_80", 201) + ptxas("64, 32, 2", "sm_90a", 168))
-        self.assertEqual(code, 1)
-        self.assertIn("takes 201 registers on sm_80; stage.cu allows 200", err)
-
-    def test_a_spill(self) -> None:
-        code, _, err = self.run_on(ptxas("64, 32, 2", "sm_80", 200, 4, 8, 4) + ptxas("64, 32, 2", "sm_90a", 168))
-        self.assertEqual(code, 1)
-        self.assertIn("spills 4 bytes on sm_80; stage.cu allows 0", err)
+    def test_what_exceeds_its_bounds_or_has_none(self) -> None:
+        old, new, only = ptxas("64, 32, 2", "sm_80", 200), ptxas("64, 32, 2", "sm_90a", 168), [fake_ladder.variant("the only one", "")]
+        for log, ladder, said in (
+                (ptxas("64, 32, 2", "sm_80", 201) + new, {}, "takes 201 registers on sm_80; stage.cu allows 200"),
+                (ptxas("64, 32, 2", "sm_80", 200, 4, 8, 4) + new, {}, "spills 4 bytes on sm_80; stage.cu allows 0"),
+                (ptxas("1", "sm_80", 201) + ptxas("1", "sm_90a", 168), {"variants": only}, "takes 201 registers on sm_80"),
+                (ptxas("64, 128, 4", "sm_80", 100) + ptxas("64, 128, 4", "sm_90a", 100), {}, "no compiled kernel"),
+                (old, {}, "nothing was compiled for sm_90"),
+                (old, {"asked": "80-real;90a-real"}, "nothing was compiled for sm_90"),
+                (old, {"resources": fake_ladder.BOUNDS[:1]}, "no bound for sm_90"),
+                (new, {"resources": fake_ladder.BOUNDS[1:]}, "no bound for sm_80")):
+            with self.subTest(said):
+                code, _, err = self.run_on(log, **ladder)
+                self.assertEqual(code, 1)
+                self.assertIn(said, err)
+        self.assertEqual(self.run_on(old, asked="80-real")[0], 0)
 
     def test_ablations_are_shown_and_not_bound(self) -> None:
         log = (ptxas("64, 128, 4", "sm_80", 255, 400, 800, 400) + ptxas("64, 32, 2", "sm_80", 200) +
@@ -93,20 +100,6 @@ class Resources(unittest.TestCase):
         self.assertEqual((code, err), (0, ""))
         self.assertIn("<64, 32, 2, true>  (ablation)", out)
 
-    def test_every_kernel_of_a_rung_without_a_config_is_bound(self) -> None:
-        log = "".join(ptxas("1", sm, 201) for sm in ("sm_80", "sm_90a"))
-        code, _, err = self.run_on(log, variants=[fake_ladder.variant("the only one", "")])
-        self.assertEqual(code, 1)
-        self.assertIn("sm_80", err)
-
-    def test_an_architecture_that_was_not_compiled_or_not_bound(self) -> None:
-        code, _, err = self.run_on(ptxas("64, 32, 2", "sm_80", 200))
-        self.assertEqual(code, 1)
-        self.assertIn("nothing was compiled for sm_90", err)
-        self.assertEqual(self.run_on(ptxas("64, 32, 2", "sm_80", 200), asked="80-real")[0], 0)
-        self.assertEqual(self.run_on(ptxas("64, 32, 2", "sm_80", 200), asked="80-real;90a-real")[0], 1)
-        self.assertIn("no bound for sm_90", self.run_on(ptxas("64, 32, 2", "sm_80", 200), resources=fake_ladder.BOUNDS[:1])[2])
-
     def test_a_stage_of_newer_gpus_needs_no_bound_for_older_ones(self) -> None:
         newer = fake_ladder.BOUNDS[1:]
         log = ptxas("64, 32, 2", "sm_80", 4) + ptxas("64, 32, 2", "sm_90a", 168)  # it is compiled for all
@@ -114,12 +107,6 @@ class Resources(unittest.TestCase):
         self.assertEqual((code, err), (0, ""))
         self.assertRegex(out, r" 90 +168 ")
         self.assertNotRegex(out, r" 80 +4 ")
-        self.assertIn("no bound for sm_80", self.run_on(ptxas("64, 32, 2", "sm_90a", 168), resources=newer)[2])
-
-    def test_a_default_variant_that_was_not_compiled(self) -> None:
-        code, _, err = self.run_on(ptxas("64, 128, 4", "sm_80", 100) + ptxas("64, 128, 4", "sm_90a", 100))
-        self.assertEqual(code, 1)
-        self.assertIn("no compiled kernel", err)
 
     def test_no_report_and_broken_report(self) -> None:
         self.assertEqual(self.run_on(None)[0], 77)
@@ -134,7 +121,7 @@ class Resources(unittest.TestCase):
             path = Path(name) / "resources.csv"
             self.assertEqual(self.run_on(log, "--csv", str(path))[0], 0)
             lines = path.read_text().splitlines()
-        self.assertEqual(lines[0], ",".join(resources.COLUMNS))
+        self.assertEqual(lines[0], "stage,kernel,default,sm,registers,spill_bytes,spill_store_bytes,spill_load_bytes,nvcc")
         self.assertEqual(lines[1], '01_wood,"flash_attention<64, 32, 2>",1,80,200,0,0,0,')
         self.assertEqual(self.run_on(log, "--csv", "/proc/none/resources.csv")[0], 2)
 
