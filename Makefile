@@ -63,13 +63,11 @@ diff:
 plots:
 	@./ladder build ladder
 	@for csv in $(CSV); do for figure in climb tflops_per_rung time_over_n; do \
-	  $(PYTHON) -m tools.plots.$$figure $$csv || exit; done; \
-	  for figure in regimes power engines; do $(PYTHON) -m tools.plots.$$figure $$csv || [ $$? -eq 77 ] || exit; done; \
+	  $(PYTHON) -m tools.plots $$figure $$csv || exit; done; \
+	  for figure in regimes power engines; do $(PYTHON) -m tools.plots $$figure $$csv || [ $$? -eq 77 ] || exit; done; \
 	  for figure in bytes_over_n memory_over_n roofline; do \
-	  $(PYTHON) -m tools.plots.$$figure $${csv%.csv}_traffic.csv || [ $$? -eq 77 ] || exit; done; done
-	@$(PYTHON) -m tools.plots.predictions
-	@$(PYTHON) -m tools.plots.which
-	@$(PYTHON) -m tools.plots.halves
+	  $(PYTHON) -m tools.plots $$figure $${csv%.csv}_traffic.csv || [ $$? -eq 77 ] || exit; done; done
+	@for figure in predictions which halves; do $(PYTHON) -m tools.plots $$figure || exit; done
 	@$(PYTHON) -m tools.site.readme
 	@$(PYTHON) -m tools.site.chapters
 	@$(PYTHON) -m tools.site.course

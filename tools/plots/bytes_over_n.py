@@ -1,7 +1,6 @@
 """Bytes per head over N, from DRAM and from L2, with the IO model beside them."""
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from tools import results
@@ -47,7 +46,3 @@ def collect(csv: Path, rows: list[results.Row]) -> figure.Points:
         panels.append({"y": "bytes per head", "of": what, "title": what, "log_n": True, "log_y": True,
                        "lines": over_n.merged(measured) + models, "table": over_n.separate(measured) + models})
     return {"title": f"{traffic.card(rows)}, d = {D}, dense. Grey: the IO model. Rungs within 10 % share a line.", "panels": panels}
-
-
-if __name__ == "__main__":
-    sys.exit(figure.main(globals()))

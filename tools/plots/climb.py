@@ -2,7 +2,6 @@
 other libraries stand."""
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from tools import results, rungs
@@ -70,7 +69,3 @@ def render(axes: list, points: figure.Points) -> None:
     axis.set_xlabel("times FlashAttention-2")
     axis.figure.suptitle(points["title"].replace(", d =", ",\nd ="), fontsize=figure.TYPE)
     figure.legend_below(axis, 0.45)
-
-
-if __name__ == "__main__":
-    sys.exit(figure.main(globals()))

@@ -3,7 +3,6 @@ for every rung. The fullest one is what limits it, or nothing is full and somebo
 from __future__ import annotations
 
 import csv as files
-import sys
 from pathlib import Path
 
 from tools import results
@@ -65,7 +64,3 @@ def render(axes: list, points: figure.Points) -> None:
 def table(points: figure.Points) -> list[tuple[str, list[str], list[list[str]]]]:
     return [("Percent of the time that an engine is busy" + (f": {points['runs']}" if points["runs"] else ""), ["", *(name.replace("-\n", "").replace("\n", " ") for name in ENGINES)],
              [[f"{name} {run}".rstrip(), *(f"{percent:.1f}" for percent in busy)] for name, busy, run in points["rows"]])]
-
-
-if __name__ == "__main__":
-    sys.exit(figure.main(globals()))

@@ -1,15 +1,16 @@
-"""What the figures share: the look, the command line, and files that change only when their data do."""
+"""What the figures share: the look, and files that change only when their data do.
+
+Each is a module with its NAME. `collect(csv, rows)` gives the points, `heights(points)` the panels' heights, `render(axes, points)` draws.
+`CSV` is its file in docs/results, if not the card's, and `read(path)` makes rows of it."""
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import math
 import string
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 from tools import results, rungs
 from tools.paths import DOCS
@@ -106,7 +107,7 @@ def is_current(svg: Path, points: Points) -> bool:
     return svg.is_file() and digest(points) in svg.read_text(encoding="utf-8")
 
 
-def points_of(module: ModuleType | SimpleNamespace, csv: Path) -> Points:
+def points_of(module: ModuleType, csv: Path) -> Points:
     return module.collect(csv, getattr(module, "read", results.read)(csv))
 
 
@@ -144,35 +145,3 @@ def draw(points: Points, render: Callable, svg: Path, heights: list[float]) -> N
     figure.savefig(svg, metadata={"Date": None, "Description": digest(points)})
     svg.write_text(for_dark_pages(svg.read_text(encoding="utf-8")), encoding="utf-8")
     pyplot.close(figure)
-
-
-def main(names: dict) -> int:
-    """The command line of one figure, by the names of its module: `collect(csv, rows)` gives the points, `heights(points)` the panels'
-    heights, `render(axes, points)` draws. `CSV` is its file in docs/results, if not the card's, and `read(path)` makes rows of it."""
-    module = SimpleNamespace(**names)
-    default = RESULTS / getattr(module, "CSV", "h200.csv")
-    parser = argparse.ArgumentParser(description=module.__doc__)
-    parser.add_argument("csv", type=Path, nargs="?", default=default, help=f"measured results (default: {default.name})")
-    parser.add_argument("-o", "--output", type=Path, metavar="SVG", help=f"where to write (default: docs/figures/CSV-{module.NAME}.svg)")
-    arguments = parser.parse_args()
-    output = arguments.output or path_of(arguments.csv, module.NAME)
-    try:
-        if output.suffix != ".svg":
-            raise results.ResultsError(f"{output}: the output's name must end in .svg")
-        points = points_of(module, arguments.csv)
-        draw(points, module.render, output, module.heights(points))
-        results.tell()
-    except results.NotMeasured as error:
-        print(error, file=sys.stderr)
-        return 77
-    except (results.ResultsError, rungs.RungsError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    except ModuleNotFoundError as error:
-        print(f"{parser.prog} needs {error.name}: apt-get install python3-{error.name}", file=sys.stderr)
-        return 77
-    except OSError as error:
-        print(f"{output}: {error.strerror}", file=sys.stderr)
-        return 2
-    print(output)
-    return 0

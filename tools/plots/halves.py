@@ -4,7 +4,6 @@ queries stand on the right, under what their instructions reach; one query besid
 Many queries are rungs of GPU.csv at the README's shape, one query and a few the last rung for one length in GPU_decoding.csv."""
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from tools import results, rungs
@@ -69,7 +68,3 @@ def render(axes: list, points: figure.Points) -> None:
     axis.set_ylabel(figure.TFLOPS_LABEL.partition(",")[0])
     figure.part_legend(axis, {parts[stage] for stage, *_ in points["many"]} | {parts[RUNG]}, 0.5)
     axis.figure.suptitle(points["title"].replace("; ", ";\n"), fontsize=figure.TYPE)
-
-
-if __name__ == "__main__":
-    sys.exit(figure.main(globals()))

@@ -1,7 +1,6 @@
 """Device memory that a stage holds while it runs, over N: on a linear scale and on a logarithmic one."""
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from tools import results
@@ -20,7 +19,3 @@ def collect(csv: Path, rows: list[results.Row]) -> figure.Points:
     return {"title": f"{traffic.card(rows)}, d = 128, two heads at a time. Rungs within 10 %, or one page of 2 MiB, share a line.",
             "panels": [{**panel, "title": "linear", "log_n": False, "log_y": False},
                        {**panel, "title": "logarithmic", "log_n": True, "log_y": True}]}
-
-
-if __name__ == "__main__":
-    sys.exit(figure.main(globals()))

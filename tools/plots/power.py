@@ -2,7 +2,6 @@
 dashed line the rate is the same."""
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from tools import results, rungs
@@ -60,7 +59,3 @@ def render(axes: list, points: figure.Points) -> None:
 def table(points: figure.Points) -> list[tuple[str, list[str], list[list[str]]]]:
     return [("Work per clock, and the clock" + (f": {points['runs']}" if points["runs"] else ""), ["", "FLOP/clk/SM", "MHz"],
              [[name, f"{work} {run}".rstrip(), f"{clock} {run}".rstrip()] for name, _, run, work, clock in points["rows"]])]
-
-
-if __name__ == "__main__":
-    sys.exit(figure.main(globals()))

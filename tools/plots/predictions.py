@@ -3,7 +3,6 @@ range. Sorted, so that one sees how often, how far, and in which direction."""
 from __future__ import annotations
 
 import math
-import sys
 from pathlib import Path
 
 from tools import results
@@ -61,7 +60,3 @@ def render(axes: list, points: figure.Points) -> None:
     handles = [Patch(facecolor=figure.GRID, label="predicted"), Line2D([], [], color=HIT, marker="o", linestyle="none", label="hit"),
                Line2D([], [], color=MISSED, marker="X", linestyle="none", label="missed")]
     axis.legend(handles=handles, frameon=False, loc="center right")
-
-
-if __name__ == "__main__":
-    sys.exit(figure.main(globals()))

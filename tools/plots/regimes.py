@@ -2,7 +2,6 @@
 that its own power leaves a kernel. A line joins the two."""
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from tools import results
@@ -62,7 +61,3 @@ def table(points: figure.Points) -> list[tuple[str, list[str], list[list[str]]]]
     return [("TFLOPS, and the clock" + (f": {points['runs']}. A ratio of two letters is of two runs" if points["runs"] else ""), ["", "in turns", "MHz", "alone", "MHz", "alone / in turns"],
              [[name, of(name, turns, 0), shown(mhz, "d"), of(name, alone, 1), shown(own, "d"), f"{alone / turns:.3f}"]
               for name, _, turns, alone, mhz, own in points["rows"]])]
-
-
-if __name__ == "__main__":
-    sys.exit(figure.main(globals()))

@@ -7,7 +7,6 @@ dashed slope, where it was measured.
 """
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from tools import results, rungs
@@ -111,7 +110,3 @@ def table(points: figure.Points) -> list[tuple[str, list[str], list[list[str]]]]
     return [(f"{panel['level']}: {panel['tb_per_s']:.2f} TB/s by ncu's peak_sustained"
              + (f", {panel['reached']:.2f} reached" if panel["reached"] else ""), ["rung", "operations per byte", "TFLOPS"],
              [[stage, f"{x:g}", f"{y:g} {points['of'][stage]}".rstrip()] for stage, x, y in panel["rungs"]]) for panel in points["panels"]]
-
-
-if __name__ == "__main__":
-    sys.exit(figure.main(globals()))

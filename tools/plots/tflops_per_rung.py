@@ -2,7 +2,6 @@
 slow rungs have a panel of their own, with a scale of their own. Branches are hollow."""
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from tools import results, rungs
@@ -63,7 +62,3 @@ def render(axes: list, points: figure.Points) -> None:
     axes[-1].set_xlabel("TFLOPS")
     axes[0].figure.suptitle(figure.lines(points["title"], "hatched: others, and what the card does when it only multiplies", points["runs"]), fontsize=figure.TYPE)
     figure.part_legend(axes[-1], {rung[1] for rung in points["rungs"]}, 0.45)
-
-
-if __name__ == "__main__":
-    sys.exit(figure.main(globals()))

@@ -2,7 +2,6 @@
 full)."""
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from tools import results, rungs
@@ -33,7 +32,3 @@ def collect(csv: Path, rows: list[results.Row]) -> figure.Points:
              "lines": over_n.merged(ours, of=of) + others, "table": over_n.separate(ours, of) + others}
     return {"title": f"{gpu}, batch x N = {TOKENS}, d = {results.HEADLINE['d']}, dense, in turns. "
                      "Rungs within 10 % share a line. Dotted, hollow: others", "runs": runs.said, "panels": [panel]}
-
-
-if __name__ == "__main__":
-    sys.exit(figure.main(globals()))

@@ -2,7 +2,6 @@
 takes, with its interval, on a logarithmic axis."""
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from tools import results
@@ -87,7 +86,3 @@ def render(axes: list, points: figure.Points) -> None:
     axes[-1].set_xlabel("above 1 flash_ladder is faster")
     figure.legend_below(axes[-1], 0.45, handletextpad=0.1)
     axes[0].figure.suptitle(points["title"].replace(": ", ":\n"), fontsize=figure.TYPE)
-
-
-if __name__ == "__main__":
-    sys.exit(figure.main(globals()))

@@ -113,9 +113,9 @@ class AddsARung(unittest.TestCase):
 
     def test_plots_readme_and_chapters_are_renewed_and_nothing_else(self) -> None:
         for figure in ("tflops_per_rung", "time_over_n"):
-            self.script(f"plots.{figure}", "docs/results/h200.csv")
+            self.script("plots", figure, "docs/results/h200.csv")
         for figure in ("bytes_over_n", "memory_over_n", "roofline"):
-            self.script(f"plots.{figure}", "docs/results/h200_traffic.csv", may_skip=True)
+            self.script("plots", figure, "docs/results/h200_traffic.csv", may_skip=True)
         for document in ("readme", "chapters", "draw"):
             self.script(f"site.{document}")
             self.script(f"site.{document}", "--check")
