@@ -8,7 +8,6 @@ of a page: words of prose, and for a chapter the lines of its kernel that are ne
 """
 from __future__ import annotations
 
-import functools
 import os
 import re
 import shlex
@@ -61,14 +60,8 @@ def page(name: str) -> Page:
     return Page(title, path, rounded(words / WORDS_PER_MINUTE + lines / LINES_PER_MINUTE))
 
 
-@functools.cache
-def every_exercise() -> list[Exercise]:
-    """Read once: each week of each plan asks."""
-    return exercises.all_exercises()
-
-
 def named(names: list[str]) -> list[Exercise]:
-    known = {exercise.name: exercise for exercise in every_exercise()}
+    known = {exercise.name: exercise for exercise in exercises.all_exercises()}
     if missing := [name for name in names if name not in known]:
         raise CourseError(f"There is no exercise {', '.join(missing)}; there are: {' '.join(known)}")
     return [known[name] for name in names]
@@ -94,7 +87,7 @@ def needs(command: str) -> str:
 
 def exercises_table() -> str:
     lines = ["| exercise | kind | rung | minutes |", "|---|---|---|---:|"]
-    every = every_exercise()
+    every = exercises.all_exercises()
     for exercise in every:
         rung = rungs.named(exercise.rung)
         lines.append(f"| {task(exercise)} {exercise.title} | {exercise.kind} | {link(rung.name, rung.path / 'README.md')} | {exercise.minutes} |")
@@ -105,7 +98,7 @@ def exercises_table() -> str:
 def exercises_of(week: dict) -> list[Exercise]:
     if "exercises" in week:
         return named(week["exercises"])
-    return [exercise for exercise in every_exercise() if rungs.named(exercise.rung).name in week["read"]]
+    return [exercise for exercise in exercises.all_exercises() if rungs.named(exercise.rung).name in week["read"]]
 
 
 def inputs_table() -> str:
@@ -178,7 +171,7 @@ def deadlines_table(plan: dict) -> str:
 
 def questions_table() -> str:
     """What a lecturer asks before anything else."""
-    every = every_exercise()
+    every = exercises.all_exercises()
     plans = [(plan["name"], minutes_of(plan)) for plan in read_toml("plans.toml")["plan"]]
     how_long = "; ".join(f"{name}: {hours(of.all)}" for name, of in plans) + ". That is all of a student's work, in class and at home"
     by_person = {each["name"]: marking(each) for each in read_toml("assignments.toml")["assignment"]}
@@ -232,7 +225,7 @@ def plan_table(plan: dict) -> str:
     if passed_over:
         lines += ["", "A chapter refers to the rung before it. No week reads these; tell each from its first slide, in two minutes, before the chapter that follows it: "
                   f"{', '.join(link(rung.number, rung.path / 'README.md') for rung in passed_over)}."]
-    more = [exercise for exercise in every_exercise() if exercise.name not in taken and rungs.named(exercise.rung).order <= last]
+    more = [exercise for exercise in exercises.all_exercises() if exercise.name not in taken and rungs.named(exercise.rung).order <= last]
     if more:
         lines += ["", f"To choose from, for those who are faster: {', '.join(f'{task(exercise)} ({exercise.minutes})' for exercise in more)}."]
     return "\n".join(lines)
