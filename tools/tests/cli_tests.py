@@ -468,18 +468,11 @@ class Words(unittest.TestCase):
                 self.assertEqual(rung["order"], order)
                 self.assertEqual(rung["stage"], f"{rung['number']}_{rung['word']}")
                 self.assertEqual(rung["directory"], "/".join(filter(None, (rung["part"], rung["stage"]))))
-                self.assertTrue((ROOT / rung["directory"] / "stage.cu").is_file())
-                if order > 0:  # each starts from one that comes before it
-                    self.assertLess(RUNGS.by_name[rung["previous"]]["order"], order)
                 self.assertLessEqual(RUNG_FIELDS, rung.keys())
                 for variant in rung["variants"]:
                     self.assertLessEqual(VARIANT_FIELDS, variant.keys())
                     self.assertLessEqual(variant["min_d"], variant["max_d"])
                     self.assertIn("dense", variant["problems"])
-        self.assertEqual(RUNGS.first["previous"], "")
-        directories = {str(file.parent.relative_to(ROOT)) for pattern in ("*/stage.cu", "*/*/stage.cu")
-                       for file in ROOT.glob(pattern) if not file.parts[len(ROOT.parts)].startswith(("build", "work"))}
-        self.assertEqual({rung["directory"] for rung in RUNGS.all}, directories)
         table = ladder("describe").stdout
         for rung in RUNGS.all:
             self.assertIn(rung["stage"], table)
