@@ -344,7 +344,7 @@ class Exercise:
 
 
 def kernel_of(rung: str) -> str:
-    file = rungs.named(rung).path / "kernel.cuh"
+    file = rungs.named(rung).kernel
     try:
         return file.read_text()
     except (OSError, UnicodeDecodeError) as error:

@@ -47,7 +47,7 @@ def region_lines(where: str, name: str) -> list[range]:
 
 def code_of(where: str):
     """A rung's kernel, or a file by its path."""
-    return ROOT / where if "/" in where and (ROOT / where).is_file() else rungs.named(where).path / "kernel.cuh"
+    return ROOT / where if "/" in where and (ROOT / where).is_file() else rungs.named(where).kernel
 
 
 def region(where: str, name: str) -> str:
@@ -60,7 +60,7 @@ def diff(name: str, words: str = "") -> str:
     """The core of what a rung changed: of the hunks the longest, comments left out; or the longest with these words, and where it is long from the line that has them on."""
     rung = rungs.named(name)
     before = rungs.by_name()[rung.previous]
-    old, new = ((each.path / "kernel.cuh").read_text(encoding="utf-8").splitlines() for each in (before, rung))
+    old, new = (each.kernel.read_text(encoding="utf-8").splitlines() for each in (before, rung))
 
     def lines(hunk: tuple[range, range]) -> list[tuple[str, str]]:
         both = [(sign, text[n - 1]) for sign, text, numbers in (("-", old, hunk[0]), ("+", new, hunk[1])) for n in numbers]

@@ -55,7 +55,7 @@ def page(name: str) -> Page:
         if rung is None:
             raise CourseError(f"plans.toml: there is no rung {name}; pages are docs/NAME")
         path, title = rung.path / "README.md", rung.name
-        lines = changes.since_previous()[name][1] if rung.previous else len((rung.path / "kernel.cuh").read_text(encoding="utf-8").splitlines())
+        lines = changes.since_previous()[name][1] if rung.previous else len(rung.kernel.read_text(encoding="utf-8").splitlines())
     words = len(prose_of(path.read_text(encoding="utf-8")).split())
     return Page(title, path, rounded(words / WORDS_PER_MINUTE + lines / LINES_PER_MINUTE))
 

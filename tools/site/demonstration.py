@@ -38,7 +38,7 @@ def without_the_last_wait(text: str) -> tuple[str, int, str]:
 
 def run() -> dict:
     rung = rungs.by_name()[RUNG]
-    text, line, cut = without_the_last_wait((rung.path / "kernel.cuh").read_text(encoding="utf-8"))
+    text, line, cut = without_the_last_wait(rung.kernel.read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as folder:
         changed = Path(folder, RUNG, "kernel.cuh")
         changed.parent.mkdir()
@@ -57,7 +57,7 @@ def forgotten() -> str:
     table.writerow(["inputs", "kernel", "largest error", "tolerance", "verdict", "what the check says"])
     with tempfile.TemporaryDirectory() as name:
         kernel = Path(name, "kernel.cuh")
-        kernel.write_text(wrong.kernel((rung.path / "kernel.cuh").read_text(encoding="utf-8")), encoding="utf-8")
+        kernel.write_text(wrong.kernel(rung.kernel.read_text(encoding="utf-8")), encoding="utf-8")
         for inputs, words in SETS.items():
             problem = ["--inputs", inputs, "--batch", "1", "--heads", "1", "--n", "256", "--json", "-"]
             for what, command in (("right", ["check", rung.name, "--on", "cpu"]), (FORGOTTEN, ["try", str(kernel), "--like", rung.name])):

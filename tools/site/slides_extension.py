@@ -17,9 +17,9 @@ from tools.paths import DOCS, SITE
 from tools.site import book_extension, prose, readme
 from tools.site.code_style import Light
 from tools.site.course_extension import by_rung, number
-from tools.site.kernels import highlighted, hunks, kernel_path
+from tools.site.kernels import highlighted
 from tools.site.site_extension import DRAWINGS, first_of_fragments, scheme
-from tools.site.sketch import Sketch
+from tools.site.sketch import bare, Sketch
 
 FOUNDATIONS = ("attention", "gpu", "softmax", "fragments")  # the last where its first rung stands
 LINES = 10  # of code on a slide
@@ -80,14 +80,15 @@ def stretch(lines: list[int], text: list[str], known: set[str], most: int) -> tu
 
 def key_lines(rung: rungs.Rung) -> str:
     """The places that say most that is new, or say it no more, in the order of the file and as far as they fit."""
-    text, shown = kernel_path(rung.name).read_text(encoding="utf-8").splitlines(), highlighted(rung.name)
+    text, shown = rung.kernel.read_text(encoding="utf-8").splitlines(), highlighted(rung)
     if not rung.previous:
         first = next(n for n, line in enumerate(text, 1) if line.startswith("__global__"))
         return block([("plain", shown[n - 1]) for n in range(first, min(text.index("}", first) + 2, first + LINES))])
-    old_text, old_shown = kernel_path(rung.previous).read_text(encoding="utf-8").splitlines(), highlighted(rung.previous)
+    before = rungs.by_name()[rung.previous]
+    old_text, old_shown = before.kernel.read_text(encoding="utf-8").splitlines(), highlighted(before)
     old_names, new_names = set().union(*map(names_in, old_text)), set().union(*map(names_in, text))
     places = []
-    for old, new in hunks(rung.previous, rung.name):
+    for old, new in changes.hunks(before, rung):
         lost, removed = stretch(list(old), old_text, new_names, 4)
         won, added = stretch(list(new), text, old_names, 6)
         if removed or added:
@@ -113,10 +114,7 @@ def block(lines: list[tuple[str, str]]) -> str:
 
 
 def svg_of(svg: str) -> str:
-    svg = re.search(r"<svg.*</svg>", svg, re.S)[0]
-    svg = re.sub(r'<style>.*?</style>\n<rect class="ground"[^>]*/>\n', "", svg, flags=re.S)
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg, count=1)
-    return f'<figure class="drawing">{svg}</figure>'
+    return f'<figure class="drawing">{bare(re.search(r"<svg.*</svg>", svg, re.S)[0])}</figure>'
 
 
 def drawing(rung: rungs.Rung) -> str:

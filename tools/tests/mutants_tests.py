@@ -82,7 +82,7 @@ class Invented(unittest.TestCase):
     def test_every_entry_fits_the_rung_of_today(self) -> None:
         for invention in invented.parsed(invented.FILE.read_text()):
             with self.subTest(invention.name):
-                invention.kernel((rungs.named(invention.rung).path / "kernel.cuh").read_text())
+                invention.kernel(rungs.named(invention.rung).kernel.read_text())
 
     def test_the_words_and_exit_codes(self) -> None:
         command = [sys.executable, "-m", "tools.mutants.invented"]
@@ -339,7 +339,7 @@ class Rungs(unittest.TestCase):
             with self.subTest(rung.name):
                 found = program.mutants_of_rung(rung.path)
                 kinds = {mutant.operator for mutant in found}
-                says_parts = "common/words/" in (rung.path / "kernel.cuh").read_text(encoding="utf-8")  # and so has less to change
+                says_parts = "common/words/" in rung.kernel.read_text(encoding="utf-8")  # and so has less to change
                 self.assertGreater(len(found), 20 if says_parts else 100)
                 self.assertGreaterEqual(kinds, {"drop", "constant", "operator"} | (set() if says_parts else {"left-out", "sign", "bound"}))
                 keys = [mutant.key for mutant in found]

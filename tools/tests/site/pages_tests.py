@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from tools import changes, results, rungs
 from tools.paths import ROOT, SITE
 from tools.site import readme
-from tools.tests.site.ladder import COPYING, EARLIER, is_there, LATER, PLAIN, STAGES
+from tools.tests.site.ladder import COPYING, EARLIER, is_there, PLAIN, STAGES
 
 DOCS = ROOT / "docs"
 
@@ -99,7 +99,7 @@ class Site(unittest.TestCase):
         self.assertGreater(len(changed), 0)
         for rung in rungs.known():
             page = self.pages[self.chapters[rung.name]]
-            lines = len((rung.path / "kernel.cuh").read_text().splitlines())
+            lines = len(rung.kernel.read_text().splitlines())
             self.assertEqual(len(re.findall(r'<span class="line[^>]* id="L\d+"', page)), lines, rung.name)
             shown = re.findall(r'data-changed="(\d+)"', page)
             self.assertEqual(shown, [str(changed[rung.name][1])] if rung.name in changed else [], rung.name)
@@ -150,7 +150,7 @@ class Site(unittest.TestCase):
     def test_parts_of_a_kernel(self) -> None:
         page = self.pages[self.site / "docs" / "softmax.html"]
         stage, region = re.search(r'data-region="(\S+) SOFTMAX">(.*?)</figure>', page, re.S).groups()
-        kernel = (rungs.named(stage).path / "kernel.cuh").read_text(encoding="utf-8").splitlines()
+        kernel = rungs.named(stage).kernel.read_text(encoding="utf-8").splitlines()
         shown = [int(n) for n in re.findall(r'data-n="(\d+)"', region)]
         self.assertIn("// SOFTMAX", kernel[shown[0] - 1])
         self.assertEqual(shown, list(range(shown[0], shown[-1] + 1)))
@@ -283,16 +283,6 @@ class Refusals(unittest.TestCase):
         built = build(folder, folder / "site", "--keep-going", "-D", f"root_doc={page}", "-D", f"include_patterns={page}.md", *options)
         self.assertNotEqual(built.returncode, 0)
         return built.stderr
-
-    def test_a_number_without_its_row(self) -> None:
-        said = self.build_with("docs/results/h200.csv", lambda text: re.sub(r"^cublas,.*\n", "", text, flags=re.M), "docs/gpu")
-        self.assertIn("no row of cublas", said)
-
-    CHAPTER = f"{LATER.directory}/README"
-
-    def test_a_number_in_a_chapter_without_its_row(self) -> None:
-        said = self.build_with(f"{self.CHAPTER}.md", lambda text: re.sub(r"<!--=(h\d00)\('[^']*'", r"<!--=\1('none'", text), self.CHAPTER)
-        self.assertIn("no row of none in", said)
 
     def test_a_part_without_its_mark(self) -> None:
         said = self.build_with(f"{EARLIER.directory}/kernel.cuh", lambda text: text.replace("// SOFTMAX", "// Softmax"), f"{EARLIER.directory}/README")
