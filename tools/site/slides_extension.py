@@ -23,6 +23,7 @@ from tools.site.sketch import bare, Sketch
 
 FOUNDATIONS = ("attention", "gpu", "softmax", "fragments")  # the last where its first rung stands
 LINES = 10  # of code on a slide
+ROWS = 25  # of a table; more stand in two columns
 STATIC = SITE / "static"
 ASK = "First predict it yourself: what becomes faster, by how much, and which count falls?"
 ASK_OF_THE_FIRST = "First predict it yourself: how many TFLOPS, and does it depend on n?"
@@ -168,7 +169,10 @@ def part_slide(part: rungs.Part) -> str:
     measured = {row.stage: row for row in book_extension.measured()[0]}
     rows = [f"| {rung.name} | {f'{measured[rung.name].tflops:.1f}' if rung.name in measured else ''} | {readme.title(rung)} |" for rung in part.rungs]
     title = part.title.partition(":")[0] if part.name else "The ladder, 00 to 07"
-    return slide(f"part-{part.name or 'ladder'}", html.escape(title), words("\n".join(["| rung | TFLOPS | idea |", "|---|---:|---|", *rows])), "part")
+    most = len(rows) if len(rows) <= ROWS else (len(rows) + 1) // 2
+    tables = [words("\n".join(["| rung | TFLOPS | idea |", "|---|---:|---|", *rows[at:at + most]])) for at in range(0, len(rows), most)]
+    inside = tables[0] if len(tables) == 1 else f'<div class="columns">{"".join(f"<div>{table}</div>" for table in tables)}</div>'
+    return slide(f"part-{part.name or 'ladder'}", html.escape(title), inside, "part")
 
 
 def deck() -> list[str]:
