@@ -62,19 +62,17 @@ diff:
 
 plots:
 	@./ladder build ladder
-	@for csv in $(CSV); do for figure in climb tflops_per_rung waterfall tflops_over_n time_over_n; do \
-	  $(PYTHON) -m tools.plots.$$figure $$csv || exit; done; \
-	  for figure in regimes power engines; do $(PYTHON) -m tools.plots.$$figure $$csv || [ $$? -eq 77 ] || exit; done; \
+	@for csv in $(CSV); do for figure in climb tflops_per_rung time_over_n; do \
+	  $(PYTHON) -m tools.plots $$figure $$csv || exit; done; \
+	  for figure in regimes power engines; do $(PYTHON) -m tools.plots $$figure $$csv || [ $$? -eq 77 ] || exit; done; \
 	  for figure in bytes_over_n memory_over_n roofline; do \
-	  $(PYTHON) -m tools.plots.$$figure $${csv%.csv}_traffic.csv || [ $$? -eq 77 ] || exit; done; done
-	@$(PYTHON) -m tools.plots.predictions
-	@$(PYTHON) -m tools.plots.which
-	@$(PYTHON) -m tools.plots.halves
+	  $(PYTHON) -m tools.plots $$figure $${csv%.csv}_traffic.csv || [ $$? -eq 77 ] || exit; done; done
+	@for figure in predictions which halves; do $(PYTHON) -m tools.plots $$figure || exit; done
 	@$(PYTHON) -m tools.site.readme
 	@$(PYTHON) -m tools.site.chapters
 	@$(PYTHON) -m tools.site.course
 	@$(PYTHON) -m tools.site.draw
-	@$(PYTHON) -m tools.site.demonstration --build $(BUILD)
+	@$(PYTHON) -m tools.site.demonstration
 
 resources:
 	@./ladder build ladder
@@ -87,7 +85,7 @@ profile:
 # The table is of whole runs.
 mutants:
 	@./ladder build ladder
-	@$(PYTHON) -m tools.mutants.mutants --build $(BUILD) $(if $(STAGE),$(STAGE),--csv docs/results/mutants.csv)
+	@$(or $(wildcard $(BUILD)/venv-syntax/bin/python3),$(PYTHON)) -m tools.mutants.mutants --build $(BUILD) $(if $(STAGE),$(STAGE),--csv docs/results/mutants.csv)
 
 $(SANITIZERS):
 	@command -v compute-sanitizer >/dev/null || { echo 'compute-sanitizer is not on PATH; it comes with the CUDA Toolkit.' >&2; exit 77; }

@@ -17,7 +17,7 @@ HUNK = re.compile(r"^(\d+)(?:,(\d+))?([acd])(\d+)(?:,(\d+))?$", re.M)
 
 
 def diff(before: Rung, rung: Rung, *options: str) -> str:
-    paths = [os.path.relpath(each.path / "kernel.cuh", rungs.root()) for each in (before, rung)]
+    paths = [os.path.relpath(each.kernel, rungs.root()) for each in (before, rung)]
     run = subprocess.run(["diff", "--minimal", *options, *paths], cwd=rungs.root(), capture_output=True, text=True)
     if run.returncode > 1:
         raise rungs.RungsError(run.stderr.strip())

@@ -1,7 +1,6 @@
 """Reads the files of docs/results, the one place in Python that does, and refuses what cannot be true. Columns: docs/results/README.md."""
 from __future__ import annotations
 
-import argparse
 import csv
 import functools
 import json
@@ -212,10 +211,18 @@ def counters(path: Path) -> dict[str, dict[str, dict[str, float]]]:
     return found
 
 
-def table(name: str) -> list[dict[str, str]]:
-    """A file of docs/results that has no rules: its cells as they stand."""
+def table(name: str | Path) -> list[dict[str, str]]:
+    """A file of docs/results, or another one by its whole path, that has no rules: its cells as they stand."""
     with (RESULTS / name).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+def write_table(path: Path, rows: list[dict], columns: list[str] | None = None) -> None:
+    """A file that `table` reads, of these columns or of the first row's."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, columns or list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 _notes: list[str] = []
@@ -289,18 +296,3 @@ def of_rungs(rows: list[Row]) -> dict[str, Row]:
     types = {rung.name: rung.default.dtype for rung in rungs.known()}
     return {row.stage: row for row in rows if row.is_rung and row.source == "measured"
             and Selection(dtype=types.get(row.stage.partition("[")[0], "fp16")).takes(row)}
-
-
-def add_selection_arguments(parser: argparse.ArgumentParser) -> None:
-    default = Selection()
-    parser.add_argument("--batch", type=int, default=default.batch, help="batch size (default: %(default)s)")
-    parser.add_argument("--heads", type=int, default=default.heads, help="heads (default: %(default)s)")
-    parser.add_argument("--n", type=int, default=default.n, help="sequence length (default: %(default)s)")
-    parser.add_argument("--d", type=int, default=default.d, help="head dimension (default: %(default)s)")
-    parser.add_argument("--causal", action="store_true", help="causal attention instead of dense")
-    parser.add_argument("--regime", choices=sorted(words("regime")), default=default.regime,
-                        help="how it was timed (default: %(default)s)")
-
-
-def selection_from(arguments: argparse.Namespace) -> Selection:
-    return Selection(arguments.batch, arguments.heads, arguments.n, arguments.d, arguments.causal, arguments.regime)

@@ -96,6 +96,10 @@ class Rung:
     def path(self) -> Path:
         return root() / self.directory
 
+    @property
+    def kernel(self) -> Path:
+        return self.path / "kernel.cuh"
+
 
 @dataclass(frozen=True)
 class Part:

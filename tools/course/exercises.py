@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import difflib
 import functools
 import hashlib
 import json
@@ -343,7 +344,7 @@ class Exercise:
 
 
 def kernel_of(rung: str) -> str:
-    file = rungs.named(rung).path / "kernel.cuh"
+    file = rungs.named(rung).kernel
     try:
         return file.read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -416,8 +417,6 @@ def above(mine: dict, aim: dict) -> bool:
 
 def changed_lines(before: list[str], after: list[str]) -> int:
     """Lines of the one that are not in the other, or the other way round, whichever are more."""
-    import difflib
-
     removed = added = 0
     for tag, i1, i2, j1, j2 in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if tag != "equal":
@@ -510,10 +509,27 @@ def number(text: str, names: dict[str, int]) -> int:
         raise ValueError(text) from None
 
 
+@functools.cache
 def all_exercises() -> list[Exercise]:
     """In the order of their rungs, and those of one rung by their names: 02a_.. before 02b_.."""
     found = [Exercise(folder) for folder in sorted(FOLDER.iterdir()) if (folder / "exercise.toml").is_file()]
     return sorted(found, key=lambda exercise: (rungs.named(exercise.rung).order, exercise.name))
+
+
+def called(typed: str) -> Exercise | None:
+    """By its name, its number or its word."""
+    wanted = typed.strip("/").lower()
+    for exercise in all_exercises():
+        number, _, word = exercise.name.partition("_")
+        if wanted in (exercise.name, number, number.lstrip("0"), word):
+            return exercise
+    return None
+
+
+def unknown(typed: str) -> Usage:
+    names = {word: each.name for each in all_exercises() for word in (each.name, each.name.partition("_")[2])}
+    near = difflib.get_close_matches(typed.strip("/").lower(), names, 1)
+    return Usage(f"There is no exercise '{typed}'.{f' Did you mean {names[near[0]]}?' if near else ''}\n  All of them:  ./ladder learn list")
 
 
 def run(main: Callable[[list[str]], int]) -> NoReturn:

@@ -10,7 +10,6 @@ import argparse
 import contextlib
 import csv
 import dataclasses
-import difflib
 import io
 import itertools
 import json
@@ -473,15 +472,9 @@ def table(submissions: list[Submission], marks: dict[str, float], most: float) -
 # ---- the command ------------------------------------------------------------------------------------------------------
 
 def exercise_called(typed: str) -> Exercise:
-    known = exercises.all_exercises()
-    wanted = typed.strip("/").lower()
-    for exercise in known:
-        number, _, word = exercise.name.partition("_")
-        if wanted in (exercise.name, number, number.lstrip("0"), word):
-            return exercise
-    near = difflib.get_close_matches(wanted, [each.name for each in known] + [each.name.partition("_")[2] for each in known], 1)
-    best = next((each.name for each in known if near and near[0] in each.name), "")
-    raise Usage(f"There is no exercise '{typed}'.{f' Did you mean {best}?' if best else ''}\n  All of them:  ./ladder learn list")
+    if exercise := exercises.called(typed):
+        return exercise
+    raise exercises.unknown(typed)
 
 
 def assignment_called(typed: str) -> Assignment:

@@ -84,20 +84,16 @@ class Learner:
 
     # ---- which exercise ----------------------------------------------------------------------------------------------
     def named(self, typed: str) -> Exercise:
+        if exercise := exercises.called(typed):
+            return exercise
         wanted = typed.strip("/").lower()
-        for exercise in self.all:
-            number, _, word = exercise.name.partition("_")
-            if wanted in (exercise.name, number, number.lstrip("0"), word):
-                return exercise
         of_rung = [each for each in self.all if wanted in (each.rung, *each.rung.split("_"), each.name[:-1].partition("_")[0])]
         of_rung = of_rung or [each for each in self.all if each.name.partition("_")[0][:-1].lstrip("0") == wanted.lstrip("0")]
         if len(of_rung) == 1:
             return of_rung[0]
         if of_rung:
             raise Usage(f"There are several exercises of {typed}:  {'  '.join(each.name for each in of_rung)}\n  For example:  ./ladder learn start {of_rung[0].name}")
-        near = difflib.get_close_matches(wanted, [name for each in self.all for name in (each.name, each.name.partition("_")[2])], 1)
-        best = next((each.name for each in self.all if near and near[0] in each.name), "")
-        raise Usage(f"There is no exercise '{typed}'.{f' Did you mean {best}?' if best else ''}\n  All of them:  ./ladder learn list")
+        raise exercises.unknown(typed)
 
     def current(self) -> Exercise | None:
         """The one begun last, or if it is passed, the next that is not; behind the last one comes the first."""

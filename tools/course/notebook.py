@@ -59,7 +59,7 @@ def with_part(rung: str, part: str, lines: str) -> str:
     """The rung's kernel with these lines for one of its parts: a function, or what stands from a mark `// SOFTMAX` to the next; `LOAD:2` is
     the second of that name."""
     name, _, which = part.partition(":")
-    text = (rungs.named(rung).path / "kernel.cuh").read_text(encoding="utf-8").splitlines()
+    text = rungs.named(rung).kernel.read_text(encoding="utf-8").splitlines()
     find = kernel_parts.part_lines if name in kernel_parts.PARTS else kernel_parts.function_lines
     try:
         place = find(text, name)[int(which or 1) - 1]

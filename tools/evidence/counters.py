@@ -3,7 +3,7 @@
 Needs a GPU, ncu and cuobjdump. ncu profiles one launch of every variant of every stage, at a shape small enough to be
 quick and large enough to fill the GPU; clocks are left alone, so these are counts and shares, not times. Metrics keep
 ncu's own names; `sass.HMMA` is the number of HMMA instructions in the kernel's machine code.
-Exit code: 0 done; 1 a program failed; 2 usage; 77 ncu or cuobjdump is missing.
+Exit code: 0 done; 1 a program failed; 2 usage, or a file cannot be read or written; 77 ncu or cuobjdump is missing.
 """
 from __future__ import annotations
 

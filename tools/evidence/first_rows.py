@@ -27,14 +27,9 @@ CARDS = ("h200.csv", "h100.csv")
 REGIMES = {"sustained": "turns"}  # what it was called at first
 
 
-def table(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def listed() -> dict[str, dict[str, str]]:
     """By rung, in the list's order."""
-    return {row["stage"]: row for row in table(LIST)}
+    return {row["stage"]: row for row in results.table(LIST)}
 
 
 def within(half: dict[str, str]) -> bool | None:
@@ -67,7 +62,7 @@ def verdict(halves: list[dict[str, str]]) -> tuple[str, str]:
 
 def names(commit: str = "") -> dict[str, str]:
     """What rungs were called when their predictions were committed; of a commit, of those whose prediction it has: before, another kernel had the name."""
-    found = {PurePosixPath(row["path"]).parent.name: row for row in table(LIST) if row["path"]}
+    found = {PurePosixPath(row["path"]).parent.name: row for row in results.table(LIST) if row["path"]}
     return {old: row["stage"] for old, row in found.items() if old != row["stage"] and (not commit or history.is_before(row["predicted"], commit))}
 
 
@@ -125,7 +120,7 @@ def found(rungs: list[dict[str, str]], halves: list[dict[str, str]]) -> None:
             timed = {row.stage for row in rows}
             for file, (column, _) in results.APART.items():
                 if (path := Path(name) / file).exists():
-                    timed |= {row[column].partition(" ")[0] for row in table(path)}  # "d17_nibbles int4" is d17
+                    timed |= {row[column].partition(" ")[0] for row in results.table(path)}  # "d17_nibbles int4" is d17
             for row in rungs:
                 if not row["measured"] and row["stage"] in timed:
                     row["measured"] = commit
@@ -143,13 +138,6 @@ def found(rungs: list[dict[str, str]], halves: list[dict[str, str]]) -> None:
             row["verdict"], row["way"] = verdict(mine)
 
 
-def write(path: Path, rows: list[dict[str, str]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="write both files")
@@ -157,15 +145,15 @@ def main() -> int:
     if not history.is_here():
         print("first_rows: the history is not here.", file=sys.stderr)
         return 77
-    rungs, halves = table(LIST), table(HALVES)
+    rungs, halves = results.table(LIST), results.table(HALVES)
     before = [dict(row) for row in (*rungs, *halves)]
     found(rungs, halves)
     changed = [(old, new) for old, new in zip(before, (*rungs, *halves)) if old != new]
     for old, new in changed:
         print(f"{new['stage']}: {', '.join(f'{key} {old.get(key)} -> {new[key]}' for key in new if old.get(key) != new[key])}")
     if arguments.write:
-        write(LIST, rungs)
-        write(HALVES, halves)
+        results.write_table(LIST, rungs)
+        results.write_table(HALVES, halves)
         return 0
     return bool(changed)
 

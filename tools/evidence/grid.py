@@ -8,11 +8,11 @@ Exit code: 0 done; 1 a file lacks what it should have; 2 usage.
 from __future__ import annotations
 
 import argparse
-import csv
 import statistics
 import sys
 from pathlib import Path
 
+from tools import results
 
 PEERS = {"fa3": "FlashAttention-3", "cudnn_bhnd": "cuDNN"}
 SETS = ("normal", "sinks", "sinks14", "sinks35", "trained", "peaky", "large_logits")  # in this order
@@ -22,11 +22,10 @@ def heats(files: list[Path], rung: str) -> dict[tuple, dict[str, dict[str, tuple
     """Milliseconds and MHz by round, by contestant, by mask, inputs and n; of two such heats the later one in the files."""
     found: dict[tuple, dict[tuple, dict[str, dict[str, tuple[float, float]]]]] = {}
     for file in files:
-        with open(file, newline="", encoding="utf-8") as stream:
-            for row in csv.DictReader(stream):
-                shape = row["causal"] == "1", row["inputs"], int(row["n"]), int(row["batch"]) * int(row["heads"]), int(row["d"])
-                heat = found.setdefault(shape, {}).setdefault((str(file), row["commit"], row["heat"]), {})
-                heat.setdefault(row["contestant"], {})[row["round"]] = float(row["ms"]), float(row["clock_mhz"])
+        for row in results.table(file.absolute()):
+            shape = row["causal"] == "1", row["inputs"], int(row["n"]), int(row["batch"]) * int(row["heads"]), int(row["d"])
+            heat = found.setdefault(shape, {}).setdefault((str(file), row["commit"], row["heat"]), {})
+            heat.setdefault(row["contestant"], {})[row["round"]] = float(row["ms"]), float(row["clock_mhz"])
     complete = {shape: [heat for heat in of_shape.values() if heat.keys() >= {rung, *PEERS}] for shape, of_shape in found.items()}
     return {shape: of_shape[-1] for shape, of_shape in complete.items() if of_shape}
 
@@ -63,10 +62,7 @@ def main() -> int:
     if not table:
         print(f"No heat has {options.rung}, {' and '.join(PEERS)}", file=sys.stderr)
         return 1
-    with open(options.csv, "w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, table[0].keys(), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(table)
+    results.write_table(options.csv, table)
     return 0
 
 

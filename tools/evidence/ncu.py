@@ -49,7 +49,7 @@ def exit_code(work: Callable[[], None]) -> int:
         return 2
     except OSError as error:
         print(f"{error.filename}: {error.strerror}", file=sys.stderr)
-        return 1
+        return 2
     return 0
 
 

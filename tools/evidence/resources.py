@@ -9,23 +9,17 @@ Exit code: 0 within the bounds; 1 not; 2 something is missing or cannot be read;
 from __future__ import annotations
 
 import argparse
-import csv
 import re
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools import rungs
-from tools.evidence.ncu import short_name
+from tools import results, rungs
+from tools.evidence.ncu import CANNOT_RUN_HERE, exit_code, Failure, short_name
 from tools.paths import ROOT
 
 ARCHITECTURES = (80, 90)
-COLUMNS = "stage,kernel,default,sm,registers,spill_bytes,spill_store_bytes,spill_load_bytes,nvcc".split(",")
-
-
-class EvidenceError(Exception):
-    """What cannot be read, and why."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +41,7 @@ def demangled(names: list[str]) -> list[str]:
     try:
         run = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        raise EvidenceError(f"c++filt (package binutils) does not run: {error}") from None
+        raise Failure(f"c++filt (package binutils) does not run: {error}", 2) from None
     return [short_name(name) for name in run.stdout.splitlines()]
 
 
@@ -80,7 +74,7 @@ def parse(rung: rungs.Rung, log: Path) -> list[Kernel]:
         r"Used (?P<registers>\d+) registers", re.DOTALL)
     found = list(pattern.finditer(log.read_text(encoding="utf-8")))
     if not found:
-        raise EvidenceError(f"{log}: no kernel in it; delete {log.with_suffix('')} and build again")
+        raise Failure(f"{log}: no kernel in it; delete {log.with_suffix('')} and build again", 2)
     names = demangled([entry["name"] for entry in found])
     kernels = []
     for name, entry in zip(names, found):
@@ -144,13 +138,11 @@ def print_table(kernels: list[Kernel], nvcc: str) -> None:
               f"{kernel.spill:>11}{kernel.spill_stores:>10}{kernel.spill_loads:>10}")
 
 
-def write_csv(path: Path, kernels: list[Kernel], nvcc: str) -> None:
-    with path.open("w", encoding="utf-8", newline="") as out:
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for kernel in kernels:
-            writer.writerow([kernel.stage, kernel.name, int(kernel.is_default), kernel.sm, kernel.registers,
-                             kernel.spill, kernel.spill_stores, kernel.spill_loads, nvcc])
+def rows(kernels: list[Kernel], nvcc: str) -> list[dict]:
+    """Of the table that --csv writes."""
+    return [{"stage": kernel.stage, "kernel": kernel.name, "default": int(kernel.is_default), "sm": kernel.sm,
+             "registers": kernel.registers, "spill_bytes": kernel.spill, "spill_store_bytes": kernel.spill_stores,
+             "spill_load_bytes": kernel.spill_loads, "nvcc": nvcc} for kernel in kernels]
 
 
 def main() -> int:
@@ -158,36 +150,30 @@ def main() -> int:
     parser.add_argument("build", type=Path, nargs="?", default=ROOT / "build", help="build directory (default: build)")
     parser.add_argument("--csv", type=Path, help="also write the table there, all architectures and variants")
     arguments = parser.parse_args()
-    try:
+
+    def work() -> None:
         kernels: list[Kernel] = []
         wrong: list[str] = []
         logs = {rung.name: next(arguments.build.glob(f"**/stage_{rung.path.name}_gpu.dir/**/*.ptxas"), None) for rung in rungs.known()}
         if "-fdevice-syntax-only" in told(arguments.build, "CMAKE_CUDA_FLAGS"):
-            print(f"{arguments.build}: nvcc read the kernels and compiled none (-fdevice-syntax-only)", file=sys.stderr)
-            return 77
+            raise Failure(f"{arguments.build}: nvcc read the kernels and compiled none (-fdevice-syntax-only)", CANNOT_RUN_HERE)
         if not any(logs.values()):
-            print(f"{arguments.build}: no ptxas reports; the GPU half was not built (it needs nvcc)", file=sys.stderr)
-            return 77
+            raise Failure(f"{arguments.build}: no ptxas reports; the GPU half was not built (it needs nvcc)", CANNOT_RUN_HERE)
         for rung in rungs.known():
             log = logs[rung.name]
             if log is None:
-                raise EvidenceError(f"{arguments.build}: no ptxas report for {rung.name}; build again")
+                raise Failure(f"{arguments.build}: no ptxas report for {rung.name}; build again", 2)
             compiled = parse(rung, log)
             kernels += compiled
             wrong += faults(rung, compiled, asked_for(arguments.build))
         nvcc = nvcc_version(arguments.build)
         print_table(kernels, nvcc)
         if arguments.csv:
-            write_csv(arguments.csv, kernels, nvcc)
-    except (EvidenceError, rungs.RungsError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
-        return 2
-    for line in wrong:
-        print(line, file=sys.stderr)
-    return 1 if wrong else 0
+            results.write_table(arguments.csv, rows(kernels, nvcc))
+        if wrong:
+            raise Failure("\n".join(wrong))
+
+    return exit_code(work)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ docs/results/row_changes.csv with what has changed; 1 one is not; 77 no history,
 from __future__ import annotations
 
 import argparse
-import csv
 import functools
 import hashlib
 import subprocess
@@ -56,8 +55,7 @@ class Timed:
 
 def stand_ins() -> dict[str, str]:
     """For a commit that rows name and that git does not have: the one with these kernels."""
-    with COMMITS.open(encoding="utf-8", newline="") as file:
-        return {row["named"]: row["in_git"] for row in csv.DictReader(file)}
+    return {row["named"]: row["in_git"] for row in results.table(COMMITS)}
 
 
 def timed() -> list[Timed]:
@@ -111,21 +109,6 @@ def stands() -> list[dict[str, str]]:
             for row in timed() for how, gone in [compared(row)]]
 
 
-def write_stands() -> None:
-    found = stands()
-    with STANDS.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(found[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(found)
-
-
-def write(rows: list[dict[str, str]]) -> None:
-    with RECORD.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(sorted(rows, key=lambda row: (row["stage"], row["text"], row["kernel"])))
-
-
 def record(nvcc: str, jobs: int) -> None:
     """Adds what is missing: texts that rows are of and that are not today's, and today's of the same rungs. Drops what no row asks for."""
     wanted: dict[tuple[str, str], tuple[str, str]] = {}  # rung and text: a commit that has it
@@ -150,8 +133,8 @@ def record(nvcc: str, jobs: int) -> None:
                 return []
 
         for rows in pool.map(compiled, [(commit, stage) for commit, stages in by_commit.items() for stage in stages]):
-            kept += rows
-            write(kept)
+            kept = sorted(kept + rows, key=lambda row: (row["stage"], row["text"], row["kernel"]))
+            results.write_table(RECORD, kept)
 
 
 def main() -> int:
@@ -168,9 +151,8 @@ def main() -> int:
             print("row_kernels: there is no nvcc. Put it on PATH, or set CUDACXX.", file=sys.stderr)
             return mc.CANNOT_RUN
         record(nvcc, max(1, arguments.jobs))
-    if arguments.record:
         recorded.cache_clear()
-        write_stands()
+        results.write_table(STANDS, stands())
     faults = 0
     for row in timed():
         how, gone = compared(row)

@@ -18,11 +18,11 @@ from tools import changes, rungs
 
 def said(rung: rungs.Rung) -> int:
     """How many changed lines fewer it has without those that are gone because it says them: they stand in common/words/."""
-    text = (rung.path / "kernel.cuh").read_text(encoding="utf-8")
+    text = rung.kernel.read_text(encoding="utf-8")
     parts = {line.strip() for name in re.findall(r'^#include "(common/words/\w+\.cuh)"', text, re.M)
              for line in (rungs.root() / name).read_text(encoding="utf-8").splitlines()}
     before = rungs.by_name()[rung.previous]
-    lines = (before.path / "kernel.cuh").read_text(encoding="utf-8").splitlines()
+    lines = before.kernel.read_text(encoding="utf-8").splitlines()
     fewer = 0
     for old, new in changes.hunks(before, rung):
         rest = sum(lines[n - 1].strip() not in parts for n in old)

@@ -8,7 +8,7 @@ and metric: rows that are in the file already are replaced, others are kept.
 A stage of several kernels has the sum of them; of shares and rates, their mean weighted by gpu__time_duration.sum. On a
 GPU all run at 16 heads and batch x N = 16384, as in `ladder bench --sweep`, and memory is compared at batch 1 and 2
 heads; the emulator runs one head.
-Exit code: 0 done; 1 a program failed; 2 usage; 77 no GPU, no ncu, or no right to use it.
+Exit code: 0 done; 1 a program failed; 2 usage, or a file cannot be read or written; 77 no GPU, no ncu, or no right to use it.
 """
 from __future__ import annotations
 
@@ -184,10 +184,7 @@ def write(path: Path, rows: list[Row], commit: str) -> None:
     today = datetime.date.today().isoformat()
     for new in rows:
         kept[key(new)] = {**new, "commit": commit, "date": today}
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(sorted(kept.values(), key=order))
+    results.write_table(path, sorted(kept.values(), key=order), COLUMNS)
 
 
 def print_tables(rows: list[Row]) -> None:

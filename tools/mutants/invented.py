@@ -108,7 +108,7 @@ def judged(invention: Invention) -> str:
     rung = rungs.named(invention.rung)
     with tempfile.TemporaryDirectory() as folder:
         kernel = Path(folder, "kernel.cuh")
-        kernel.write_text(invention.kernel((rung.path / "kernel.cuh").read_text()))
+        kernel.write_text(invention.kernel(rung.kernel.read_text()))
         command = [rungs.program(), "try", str(kernel), "--like", rung.name, "--counts", "--json", "-"]
         if invention.verdict == THOROUGH:
             command.append("--thorough")

@@ -5,11 +5,11 @@
   python3 -m tools.mutants.mutants --sample 60        as many, drawn by the commit, as a minute allows
 
 docs/mutants.md says what a mutant is, how a survivor is read, and where an equivalent one is written down.
+It reads C++ by tree-sitter:  python3 -m venv build/venv-syntax && build/venv-syntax/bin/pip install tree-sitter tree-sitter-cpp
 """
 from __future__ import annotations
 
 import argparse
-import csv
 import datetime
 import os
 import random
@@ -26,6 +26,7 @@ from tools.mutants import draw as drawing, judge
 from tools.mutants.operators import Mutant, NotUnderstood
 from tools.mutants.program import Build, BuildError, Rung
 from tools.paths import ROOT
+from tools.results import table as read_table, write_table
 
 COLUMNS = ["rung", "mutants", "not_a_program", "killed_by_answers", "killed_by_counts", "killed_by_timeout_or_crash",
            "equivalent", "survived", "score", "commit", "date"]
@@ -155,24 +156,17 @@ def table(all_results: list[Results]) -> str:
 
 def run_whole(path: Path) -> set[str]:
     """The rungs of which all mutants have been run, once."""
-    with path.open(newline="") as file:
-        return {row["rung"] for row in csv.DictReader(file)}
+    return {row["rung"] for row in read_table(path.absolute())}
 
 
 def write_csv(path: Path, all_results: list[Results], commit: str, today: str) -> None:
     """Rows of what was run anew; the others stay as they were."""
-    rows = {}
-    if path.exists():
-        with path.open(newline="") as file:
-            rows = {row["rung"]: row for row in csv.DictReader(file)}
+    rows = {row["rung"]: row for row in read_table(path.absolute())} if path.exists() else {}
     for results in all_results:
         rows[results.name] = {"rung": results.name, **results.counts(), "score": f"{results.score():.4f}", "commit": commit,
                               "date": today}
     order = sorted(rows, key=rungs.position)  # which may fail: the file is still whole
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows[name] for name in order)
+    write_table(path, [rows[name] for name in order], COLUMNS)
 
 
 # ---- running ---------------------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tools.mutants.syntax import ASSIGNMENTS, Function, Node, NotUnderstood, Parser, Statement
+from tools.mutants import syntax
+from tools.mutants.syntax import children, kind_of, name_of, Node, NotUnderstood, operator_of, shown_arguments
 
 # Calls that only name things in reports.
 ANNOTATIONS = {"smem_name"}
@@ -20,6 +21,7 @@ SWAPS = {"+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "^": "+", "&": "|", "
          "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&",
          "+=": "-=", "-=": "+=", "*=": "/=", "/=": "*=", "|=": "&=", "&=": "|=", "^=": "|=", "%=": "/=", "<<=": ">>=", ">>=": "<<="}
 RELATIONS = {"<", "<=", ">", ">="}
+ASSIGNMENTS = {"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="}
 FLOAT_CALLS = {"fmaxf", "fminf", "logf", "ex2_approx", "to_float", "ld_global_f32", "__int_as_float", "__uint_as_float",
                "exp2f", "expf", "rcp_approx", "float", "double", "sqrt", "abs", "exp", "log"}
 
@@ -82,36 +84,34 @@ class Generator:
 
     def __init__(self, text: str, wanted=lambda source: True):
         self.text = text
-        self.parser = Parser(text)
         self.mutants: list[Mutant] = []
         self.floats: set[str] = set()
         self.types: dict[str, tuple[str, int]] = {}  # of a variable: type and number of dimensions
-        for constant in self.parser.constants:
+        tree = syntax.parsed(text)
+        functions, constants = syntax.definitions(tree)
+        for constant in constants:
             self._declare(constant)
-            if wanted(self._source(constant.first, constant.last)):
-                self._constant(constant)
-        for function in self.parser.functions:
-            if wanted(self._source(function.first, function.body.last)):
-                self._function(function)
-        for body in self.parser.lambdas:
-            inside = [f for f in self.parser.functions if f.body.first <= body.first < f.body.last]
-            if any(f.constexpr or not wanted(self._source(f.first, f.body.last)) for f in inside) or not inside:
-                continue
-            self._statements(body, False)
+            if wanted(syntax.word(constant)):
+                for value in syntax.values_of(constant):
+                    self._expression(value, Unit("apart", *self._span(value)))
+        for function in functions:
+            if wanted(syntax.word(function)):
+                for parameter in syntax.parameters_of(function):
+                    self._declare_name(*parameter)
+                self._statements(function.child_by_field_name("body"), syntax.is_constexpr(function))
+        for function in functions:
+            if wanted(syntax.word(function)) and not syntax.is_constexpr(function):
+                for body in syntax.lambdas_in(function.child_by_field_name("body")):
+                    self._statements(body, False)
         self._without_repetition()
 
     # ---- bookkeeping ------------------------------------------------------------------------------------------------
-    def _source(self, first: int, last: int) -> str:
-        return self.parser.source(first, last)
+    @staticmethod
+    def _span(node: Node) -> tuple[int, int]:
+        return node.start_byte, node.end_byte
 
-    def _span(self, node) -> tuple[int, int]:
-        return self.parser.tokens[node.first].start, self.parser.tokens[node.last - 1].end
-
-    def _token(self, i: int) -> tuple[int, int]:
-        return self.parser.tokens[i].start, self.parser.tokens[i].end
-
-    def _text(self, node) -> str:
-        return self._source(node.first, node.last)
+    def _text(self, node: Node) -> str:
+        return self.text[node.start_byte:node.end_byte]
 
     def _add(self, operator: str, unit: Unit, *edits: tuple[int, int, str], changed: str | None = None) -> None:
         listed = [Edit(*edit) for edit in edits]
@@ -136,9 +136,9 @@ class Generator:
             changes.add(change)
         self.mutants = kept
 
-    def _declare(self, statement: Statement) -> None:
-        for declarator in statement.declarators:
-            self._declare_name(declarator.name, statement.type, declarator.dimensions + declarator.pointer)
+    def _declare(self, statement: Node) -> None:
+        for declarator in syntax.declarators_of(statement):
+            self._declare_name(declarator.name, declarator.type, declarator.dimensions + declarator.pointer)
 
     def _declare_name(self, name: str, type_name: str, dimensions: int) -> None:
         self.types[name] = (type_name, dimensions)
@@ -149,258 +149,224 @@ class Generator:
 
     def _type_of(self, node: Node) -> tuple[str, int] | None:
         """Name and number of dimensions; None where it is not known."""
-        if node.kind == "name":
-            return self.types.get(node.name)
-        if node.kind == "index":
-            inner = self._type_of(node.children[0])
+        if kind_of(node) == "name":
+            return self.types.get(name_of(node))
+        if kind_of(node) == "index":
+            inner = self._type_of(children(node)[0])
             return (inner[0], inner[1] - 1) if inner and inner[1] > 0 else None
-        if node.kind == "group":
-            return self._type_of(node.children[0])
-        if node.kind == "number":
+        if kind_of(node) == "group":
+            return self._type_of(children(node)[0])
+        if kind_of(node) == "number":
             return ("float", 0) if self._is_float(node) else ("literal", 0)
-        if node.kind == "binary":
-            kinds = {self._type_of(child) for child in node.children} - {("literal", 0)}
+        if kind_of(node) == "binary":
+            kinds = {self._type_of(child) for child in children(node)} - {("literal", 0)}
             return kinds.pop() if len(kinds) == 1 else None
-        if node.kind == "call" and self._is_float(node):
+        if kind_of(node) == "call" and self._is_float(node):
             return ("float", 0)
         return None
 
     def _is_float(self, node: Node) -> bool:
-        if node.kind == "number":
+        if kind_of(node) == "number":
             text = self._text(node)
             return not text.startswith("0x") and ("." in text or text.endswith(("f", "F")))
-        if node.kind == "name":
-            return node.name in self.floats or node.name in ("INFINITY", "NAN")
-        if node.kind == "member":
-            return node.name in ("softmax_scale",)
-        if node.kind == "index":
-            return self._is_float(node.children[0])
-        if node.kind == "call":
-            if node.name in FLOAT_CALLS:
-                return True
-            return node.name.startswith("shfl") and bool(node.children) and self._is_float(node.children[0])
-        if node.kind in ("unary", "group", "postfix"):
-            return self._is_float(node.children[0])
-        if node.kind == "ternary":
-            return self._is_float(node.children[1]) or self._is_float(node.children[2])
-        if node.kind == "binary":
-            if self.parser.word(node.operator) in RELATIONS | {"==", "!=", "&&", "||"}:
+        if kind_of(node) == "name":
+            return name_of(node) in self.floats | {"INFINITY", "NAN"}
+        if kind_of(node) == "member":
+            return name_of(node) == "softmax_scale"
+        if kind_of(node) == "index":
+            return self._is_float(children(node)[0])
+        if kind_of(node) == "call":
+            arguments = children(node)
+            is_shuffle = name_of(node).startswith("shfl") and bool(arguments)
+            return name_of(node) in FLOAT_CALLS or is_shuffle and self._is_float(arguments[0])
+        if kind_of(node) in ("unary", "group", "postfix"):
+            return self._is_float(children(node)[0])
+        if kind_of(node) == "ternary":
+            return any(map(self._is_float, children(node)[1:]))
+        if kind_of(node) == "binary":
+            if operator_of(node) in RELATIONS | {"==", "!=", "&&", "||"}:
                 return False
-            return any(self._is_float(child) for child in node.children)
+            return any(map(self._is_float, children(node)))
         return False
 
     # ---- declarations and statements --------------------------------------------------------------------------------
-    def _constant(self, statement: Statement) -> None:
-        for declarator in statement.declarators:
-            if declarator.initialiser is not None:
-                self._expression(declarator.initialiser, Unit("apart", *self._span(declarator.initialiser)))
-
-    def _function(self, function: Function) -> None:
-        i, end = function.parameters
-        for first, last in self.parser._split(i, end, ","):
-            words = [self.parser.word(k) for k in range(first, last)]
-            names = [k for k in range(first, last) if self.parser.tokens[k].kind == "name"]
-            if len(names) < 2:
-                continue
-            array = "[" in words
-            name = next((k for k in names if self.parser.word(k + 1) in (")", ",", "[")), names[-1])
-            types = [self.parser.word(k) for k in names if k < name and self.parser.word(k) not in ("const", "__grid_constant__")]
-            if types:
-                self._declare_name(self.parser.word(name), types[-1], words.count("[") if array else words.count("*"))
-        self._statements(function.body, function.constexpr)
-
-    def _statements(self, block: Statement, apart: bool) -> None:
-        for i, statement in enumerate(block.body):
+    def _statements(self, parent: Node, apart: bool) -> None:
+        body = syntax.statements_in(parent)
+        for i, statement in enumerate(body):
             # Declarations in between wait for nobody.
-            behind = block.body[i + 1:] if block.kind == "block" else []
-            following = next((other for other in behind if other.kind not in ("declaration", "other")), None)
+            behind = body[i + 1:] if parent.type == "compound_statement" else []
+            following = next((other for other in behind if other.type not in syntax.NOT_WAITED_FOR), None)
             self._statement(statement, apart, following)
 
-    def _unit(self, kind: str, node, apart: bool) -> Unit:
+    def _unit(self, kind: str, node: Node, apart: bool) -> Unit:
         return Unit("apart" if apart else kind, *self._span(node))
 
-    def _statement(self, statement: Statement, apart: bool, following: Statement | None = None) -> None:
-        if statement.kind == "declaration":
+    def _statement(self, statement: Node, apart: bool, following: Node | None = None) -> None:
+        kind = statement.type
+        if kind == "declaration":
             self._declaration(statement, apart)
-        elif statement.kind == "expression":
+        elif kind == "expression_statement":
             self._expression_statement(statement, apart, following)
-        elif statement.kind == "return":
+        elif kind == "return_statement":
             unit = self._unit("statement", statement, apart)
-            if statement.expression is not None:
-                self._expression(statement.expression, unit)
-                if self._is_float(statement.expression):
-                    self._value(statement.expression, unit)
-            else:
+            if not statement.named_children:
                 self._drop(statement, unit)
-        elif statement.kind == "jump":
+            elif value := syntax.understood(statement.named_children[0]):
+                self._expression(value, unit)
+                if self._is_float(value):
+                    self._value(value, unit)
+        elif kind in ("break_statement", "continue_statement"):
             self._drop(statement, self._unit("statement", statement, apart))
-        elif statement.kind == "for":
+        elif kind == "for_statement":
             self._loop(statement, apart)
-        else:
-            if statement.condition is not None and statement.kind != "switch":
-                unit = self._unit("expression", statement.condition, apart or statement.constexpr)
-                self._expression(statement.condition, unit)
-                start, end = self._span(statement.condition)
-                if statement.kind == "if":
+        elif kind in syntax.WITH_BODIES:
+            condition = syntax.condition_of(statement)
+            if condition is not None and kind != "switch_statement":
+                unit = self._unit("expression", condition, apart or syntax.is_constexpr(statement))
+                self._expression(condition, unit)
+                if kind == "if_statement":
                     for value in ("true", "false"):
-                        self._add("condition", unit, (start, end, value))
+                        self._add("condition", unit, (*self._span(condition), value))
             self._statements(statement, apart)
 
-    def _drop(self, statement: Statement, unit: Unit) -> None:
-        start, end = self._span(statement)
-        self._add("drop", unit, (start, end, ";"), changed="")
+    def _drop(self, statement: Node, unit: Unit) -> None:
+        self._add("drop", unit, (*self._span(statement), ";"), changed="")
 
-    def _expression_statement(self, statement: Statement, apart: bool, following: Statement | None) -> None:
-        node = statement.expression
+    def _expression_statement(self, statement: Node, apart: bool, following: Node | None) -> None:
+        node = syntax.understood(statement.named_children[0]) if statement.named_children else None
         unit = self._unit("statement", statement, apart)
-        if node is not None and node.kind == "call" and node.name in ANNOTATIONS:
+        is_call = node is not None and kind_of(node) == "call"
+        if is_call and name_of(node) in ANNOTATIONS or not statement.named_children:
             return
         self._drop(statement, unit)
         if node is None:
             return
-        if following is not None and not apart and node.kind == "call" and ORDERS.search(node.name):
-            start, end = self._span(statement)
-            behind = self._span(following)
-            line = without_comments(self.text[slice(*behind)])
-            self._add("move", unit, (start, end, ";"), (behind[1], behind[1], " " + self._text(statement)),
+        start, end = self._span(statement)
+        if following is not None and not apart and is_call and ORDERS.search(name_of(node)):
+            line = without_comments(self._text(following))
+            behind = following.end_byte
+            self._add("move", unit, (start, end, ";"), (behind, behind, " " + self._text(statement)),
                       changed=f"after {line if len(line) <= 60 else line[:57] + '...'}")
             self.mutants[-1].original = without_comments(self._text(statement))
         self._expression(node, unit)
         # `a = 1, b = 2;` is two statements.
-        for part in self._parts(node):
-            if part is not node:
+        for part in syntax.parts_of(node):
+            if part != node:
                 self._add("drop", unit, (*self._span(part), "void()"))
-            if part.kind == "binary" and self.parser.word(part.operator) in ASSIGNMENTS:
-                if self._is_float(part.children[0]):
-                    self._value(part.children[1], unit)
-                    if self.parser.word(part.operator) in ("*=", "/=") and part is node:
-                        start, end = self._span(statement)
-                        self._add("twice", unit, (end, end, " " + self._text(statement)))
-
-    def _parts(self, node: Node) -> list[Node]:
-        if node.kind == "binary" and self.parser.word(node.operator) == ",":
-            return self._parts(node.children[0]) + self._parts(node.children[1])
-        if node.kind == "group":
-            return self._parts(node.children[0])
-        return [node]
+            if operator_of(part) in ASSIGNMENTS and self._is_float(children(part)[0]):
+                self._value(children(part)[1], unit)
+                if operator_of(part) in ("*=", "/=") and part == node:
+                    self._add("twice", unit, (end, end, " " + self._text(statement)))
 
     def _value(self, node: Node, unit: Unit) -> None:
         """A value that is assigned: of the wrong sign, doubled."""
-        start, end = self._span(node)
+        if operator_of(node) in ASSIGNMENTS:  # a = b = c
+            return self._value(children(node)[1], unit)
         text = self._text(node)
-        if node.kind == "binary" and self.parser.word(node.operator) in ASSIGNMENTS:  # a = b = c
-            return self._value(node.children[1], unit)
-        zero = node.kind == "number" and float(re.sub(r"[fFlL']", "", text) or 0) == 0
-        if not zero:
-            self._add("sign", unit, (start, end, f"-({text})"))
-            if "INFINITY" not in text or node.kind not in ("unary", "name"):
-                self._add("double", unit, (start, end, f"2 * ({text})"))
+        if kind_of(node) == "number" and float(re.sub(r"[fFlL']", "", text) or 0) == 0:
+            return
+        self._add("sign", unit, (*self._span(node), f"-({text})"))
+        if "INFINITY" not in text or kind_of(node) not in ("unary", "name"):
+            self._add("double", unit, (*self._span(node), f"2 * ({text})"))
 
-    def _declaration(self, statement: Statement, apart: bool) -> None:
+    def _declaration(self, statement: Node, apart: bool) -> None:
         self._declare(statement)
-        apart = apart or statement.constexpr or statement.static
-        for declarator in statement.declarators:
+        apart = apart or syntax.is_constexpr(statement) or syntax.says(statement, "static")
+        for declarator in syntax.declarators_of(statement):
             for argument in declarator.arguments:
                 self._expression(argument, self._unit("expression", argument, apart))
             node = declarator.initialiser
-            if node is None:
-                continue
-            if node.kind == "lambda":
+            if node is None or kind_of(node) == "lambda":
                 continue
             # A reference is bound to an object, and to no choice between values.
-            is_reference = "&" in self._source(declarator.first, declarator.bounds_end)
-            if node.kind == "braces":
-                for child in node.children:
+            if kind_of(node) == "braces":
+                for child in children(node):
                     self._expression(child, self._unit("expression", child, apart))
             else:
-                unit = self._unit("expression", node, apart or is_reference)
+                unit = self._unit("expression", node, apart or declarator.reference)
                 self._expression(node, unit)
-                scalar = declarator.dimensions == 0 and not declarator.pointer and declarator.name and not is_reference
-                if scalar and (statement.type in ("float", "double") or self._is_float(node)):
+                is_float = declarator.type in ("float", "double") or self._is_float(node)
+                if is_float and declarator.dimensions == 0 and not declarator.pointer and not declarator.reference:
                     self._value(node, unit)
-            if not statement.constant and not apart and declarator.name and statement.type != "auto" \
-                    and not is_reference:
-                start = self.parser.tokens[declarator.bounds_end - 1].end
-                end = self._span(node)[1]
-                type_name = statement.type + ("*" if declarator.pointer else "")
-                if declarator.dimensions > 0 and node.kind == "braces" and not node.children:
-                    unit = Unit("initialiser", start, end, declarator.name, self._span(statement)[1])
-                    self._add("uninitialised", unit, (start, end, ""))
-                elif declarator.dimensions == 0 and type_name == "bool":  # has no pattern: a compiler's error tells
-                    self._add("uninitialised", Unit("apart", start, end), (start, end, ""))
-                elif declarator.dimensions == 0 and node.kind != "braces":
-                    unit = Unit("expression", *self._span(node))
-                    self._add("uninitialised", unit, (*self._span(node), f"unwritten<{type_name}>()"),
-                              changed=without_comments(self.text[self._span(statement)[0]:start] + ";"))
+            if not (syntax.says(statement, "const") or apart or declarator.type == "auto" or declarator.reference):
+                self._uninitialised(statement, declarator, node)
 
-    def _loop(self, statement: Statement, apart: bool) -> None:
-        initial = statement.body[0] if len(statement.body) == 2 else None
+    def _uninitialised(self, statement: Node, declarator: syntax.Declarator, node: Node) -> None:
+        start, end = declarator.bounds_end, node.end_byte
+        type_name = declarator.type + ("*" if declarator.pointer else "")
+        if declarator.dimensions > 0 and kind_of(node) == "braces" and not children(node):
+            unit = Unit("initialiser", start, end, declarator.name, statement.end_byte)
+            self._add("uninitialised", unit, (start, end, ""))
+        elif declarator.dimensions == 0 and type_name == "bool":  # has no pattern: a compiler's error tells
+            self._add("uninitialised", Unit("apart", start, end), (start, end, ""))
+        elif declarator.dimensions == 0 and kind_of(node) != "braces":
+            unit = self._unit("expression", node, False)
+            self._add("uninitialised", unit, (*self._span(node), f"unwritten<{type_name}>()"),
+                      changed=without_comments(self.text[statement.start_byte:start] + ";"))
+
+    def _loop(self, statement: Node, apart: bool) -> None:
+        initial, condition, update, body = map(statement.child_by_field_name, ("initializer", "condition", "update", "body"))
         counters: set[str] = set()
-        if initial is not None and initial.kind == "declaration":
+        if initial is not None and initial.type == "declaration":
             self._declare(initial)
-            counters = {declarator.name for declarator in initial.declarators}
-            for declarator in initial.declarators:
+            for declarator in syntax.declarators_of(initial):
+                counters.add(declarator.name)
                 if declarator.initialiser is not None:
                     self._expression(declarator.initialiser, self._unit("expression", declarator.initialiser, apart))
-        elif initial is not None:
-            self._statement(initial, apart=True)  # in the head of a loop is no room for another statement
-            for part in self._parts(initial.expression) if initial.expression is not None else ():
-                if part.kind == "binary" and self.parser.word(part.operator) == "=":
-                    counters.add(self._text(part.children[0]))
-        if statement.condition is not None:
-            unit = self._unit("expression", statement.condition, apart)
-            self._expression(statement.condition, unit)
-            node = statement.condition
-            if node.kind == "binary" and self.parser.word(node.operator) in RELATIONS and node.children[1].kind != "number":
-                end = self._span(node.children[1])
-                self._add("bound", unit, (*end, f"{self._text(node.children[1])} - {self._stride(statement)}"))
-        for step in statement.steps:
+        elif initial is not None:  # in the head of a loop is no room for another statement
+            unit = Unit("apart", initial.start_byte, initial.end_byte + 1)
+            self._add("drop", unit, (unit.start, unit.end, ";"), changed="")
+            self._expression(initial, unit)
+            counters = {self._text(children(part)[0]) for part in syntax.parts_of(initial) if operator_of(part) == "="}
+        if condition is not None:
+            self._expression(condition, self._unit("expression", condition, apart))
+            last = children(condition)[-1] if operator_of(condition) in RELATIONS else None
+            if last is not None and kind_of(last) != "number":
+                unit = self._unit("expression", condition, apart)
+                self._add("bound", unit, (*self._span(last), f"{self._text(last)} - {self._stride(update)}"))
+        for step in syntax.parts_of(update) if update is not None else ():
             unit = self._unit("step", step, apart)
-            if any(self._counts(step, name) for name in counters):
+            if self._text(children(step)[0]) in counters:
                 # Without its step, or backwards, a loop never ends, which is found in no interesting way.
-                if step.kind == "binary":
-                    self._expression(step.children[1], unit)
+                if kind_of(step) == "binary":
+                    self._expression(children(step)[1], unit)
                 continue
             self._expression(step, unit)
             self._add("drop", unit, (*self._span(step), "void()"))
-        self._statement(statement.body[-1], apart)
+        self._statement(body, apart)
 
-    def _stride(self, loop: Statement) -> str:
+    def _stride(self, update: Node | None) -> str:
         """What one turn of the loop adds to its counter."""
-        for step in loop.steps:
-            if step.kind == "binary" and self.parser.word(step.operator) == "+=" and step.children[1].kind in ("number", "name"):
-                return self._text(step.children[1])
-        return "1"
-
-    def _counts(self, step: Node, name: str) -> bool:
-        if step.kind in ("unary", "postfix"):
-            return self._text(step.children[0]) == name
-        return step.kind == "binary" and self._text(step.children[0]) == name
+        steps = syntax.parts_of(update) if update is not None else []
+        added = (children(step)[1] for step in steps if operator_of(step) == "+=")
+        return next((self._text(node) for node in added if kind_of(node) in ("number", "name")), "1")
 
     # ---- expressions ------------------------------------------------------------------------------------------------
-    def _expression(self, root: Node, unit: Unit) -> None:
-        self._nodes(root, unit, None)
-
-    def _nodes(self, node: Node, unit: Unit, parent: Node | None) -> None:
-        if node.kind == "call" and node.name in ANNOTATIONS:
+    def _expression(self, node: Node, unit: Unit, parent: Node | None = None) -> None:
+        kind = kind_of(node)
+        if kind == "call" and name_of(node) in ANNOTATIONS:
             return
-        if node.kind == "number":
+        if kind == "number":
             self._number(node, unit, parent)
-        elif node.kind == "binary":
+        elif kind == "binary":
             self._binary(node, unit)
-        elif node.kind == "ternary":
-            _, yes, no = node.children
+        elif kind == "ternary":
+            _, yes, no = children(node)
             self._add("swap", unit, (*self._span(yes), self._text(no)), (*self._span(no), self._text(yes)))
-        elif node.kind == "unary" and self.parser.word(node.operator) in ("-", "!"):
-            self._add("sign" if self.parser.word(node.operator) == "-" else "negate", unit, (*self._token(node.operator), ""))
-        elif node.kind == "call":
+        elif kind == "unary" and operator_of(node) in ("-", "!"):
+            sign = node.child_by_field_name("operator")
+            self._add("sign" if operator_of(node) == "-" else "negate", unit, (*self._span(sign), ""))
+        elif kind == "call":
             self._call(node, unit)
-        for child in node.children + node.templates:
-            self._nodes(child, unit, node)
+        for child in children(node) + shown_arguments(node):
+            self._expression(child, unit, node)
 
     def _number(self, node: Node, unit: Unit, parent: Node | None) -> None:
         text = self._text(node)
         span = self._span(node)
+        if text.startswith("-"):  # the grammar's number has its sign
+            self._add("sign", unit, (span[0], span[0] + 1, ""))
+            span, text, parent = (span[0] + 1, span[1]), text[1:], None
         if self._is_float(node):
             digits = re.sub(r"[fFlL']", "", text)
             try:
@@ -415,43 +381,38 @@ class Generator:
         if match is None:
             return
         value, suffix = int(match.group(1).replace("'", ""), 0), match.group(2)
-        if parent is not None and parent.kind == "index" and parent.children[1] is node:
+        if parent is not None and kind_of(parent) == "index" and children(parent)[1] == node:
             self._add("neighbour", unit, (*span, f"{value ^ 1}{suffix}"))  # the other register of a pair
             return
         self._add("constant", unit, (*span, f"{value + 1}{suffix}"))
-        factor = parent is not None and parent.kind == "binary" and self.parser.word(parent.operator) in ("*", "/", "%")
+        factor = parent is not None and operator_of(parent) in ("*", "/", "%")
         if value >= 1 and not factor:
             self._add("constant", unit, (*span, f"{value - 1}{suffix}"))
 
     def _binary(self, node: Node, unit: Unit) -> None:
-        word = self.parser.word(node.operator)
-        left, right = node.children
+        sign, (left, right) = operator_of(node), children(node)
         # Of a product with a number the number is changed; floats have factors left out.
-        spare = word == "*" and "number" in (left.kind, right.kind) or word in ("*", "/") and self._is_float(node)
-        if word in SWAPS and not spare:
-            self._add("operator", unit, (*self._token(node.operator), SWAPS[word]))
-        if word in ("+", "-", "*", "/") and self._is_float(node) and self._is_float(right):
+        spare = sign == "*" and "number" in (kind_of(left), kind_of(right)) or sign in ("*", "/") and self._is_float(node)
+        if sign in SWAPS and not spare:
+            self._add("operator", unit, (*self._span(syntax.operator_node(node)), SWAPS[sign]))
+        if sign in ("+", "-", "*", "/") and self._is_float(node) and self._is_float(right):
             if self._is_float(left):
                 self._add("left-out", unit, (self._span(left)[1], self._span(right)[1], ""))
-                if word in ("+", "*"):
+                if sign in ("+", "*"):
                     self._add("left-out", unit, (self._span(left)[0], self._span(right)[0], ""))
 
     def _call(self, node: Node, unit: Unit) -> None:
-        floats = [self._is_float(child) for child in node.children]
-        if node.children and all(floats) and self._is_float(node) and len(floats) >= 2:
-            for child in node.children:  # a maximum of fewer
-                self._add("left-out", unit, (*self._span(node), self._text(child)))
-        if len(floats) == 1 and floats[0] and self._is_float(node) and node.name not in ("float", "double"):
-            start, end = self._span(node.children[0])
-            self._add("sign", unit, (start, end, f"-({self._text(node.children[0])})"))
-            self._add("double", unit, (start, end, f"2 * ({self._text(node.children[0])})"))
-        if node.name in COMMUTES:
-            return
-        for a, b in zip(node.children, node.children[1:]):
-            if self._text(a) == self._text(b):
-                continue
+        arguments, name, is_float = children(node), name_of(node), self._is_float(node)
+        floats = [self._is_float(argument) for argument in arguments]
+        if is_float and len(floats) >= 2 and all(floats):
+            for argument in arguments:  # a maximum of fewer
+                self._add("left-out", unit, (*self._span(node), self._text(argument)))
+        if is_float and floats == [True] and name not in ("float", "double"):
+            for operator, sign in (("sign", "-"), ("double", "2 * ")):
+                self._add(operator, unit, (*self._span(arguments[0]), f"{sign}({self._text(arguments[0])})"))
+        for a, b in zip(arguments, arguments[1:]) if name not in COMMUTES else ():
             types = self._type_of(a), self._type_of(b)
-            if None not in types and types[0] == types[1]:
+            if self._text(a) != self._text(b) and None not in types and types[0] == types[1]:
                 self._add("arguments", unit, (*self._span(a), self._text(b)), (*self._span(b), self._text(a)))
 
 

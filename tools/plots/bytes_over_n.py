@@ -1,15 +1,13 @@
 """Bytes per head over N, from DRAM and from L2, with the IO model beside them."""
 from __future__ import annotations
 
-import sys
-from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from tools import results
 from tools.plots import figure, over_n, traffic
 
 render, table, heights = over_n.render, over_n.table, over_n.heights
-NAME, CSV = "bytes-over-n", traffic.FILE
+NAME, CSV, read = "bytes-over-n", traffic.FILE, results.traffic
 LEVELS = (("DRAM, read and written", ("dram__bytes_read.sum", "dram__bytes_write.sum")), ("L2", ("lts__t_bytes.sum",)))
 D = results.HEADLINE["d"]
 
@@ -38,11 +36,7 @@ def tiles(rows: list[results.Row]) -> list[int | None]:
     return sorted(found, key=lambda tile: (tile is not None, tile))
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    del parser
-
-
-def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
+def collect(csv: Path, rows: list[results.Row]) -> figure.Points:
     panels = []
     for level, metrics in LEVELS:
         measured = traffic.measured_over_n(csv, rows, metrics)
@@ -52,7 +46,3 @@ def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.
         panels.append({"y": "bytes per head", "of": what, "title": what, "log_n": True, "log_y": True,
                        "lines": over_n.merged(measured) + models, "table": over_n.separate(measured) + models})
     return {"title": f"{traffic.card(rows)}, d = {D}, dense. Grey: the IO model. Rungs within 10 % share a line.", "panels": panels}
-
-
-if __name__ == "__main__":
-    sys.exit(figure.main(NAME, __doc__, collect, render, heights, add_arguments, CSV, results.traffic))

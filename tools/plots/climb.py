@@ -2,8 +2,6 @@
 other libraries stand."""
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from pathlib import Path
 
 from tools import results, rungs
@@ -39,8 +37,8 @@ def share(row: results.Row, peers: list[results.Row]) -> float | None:
     return None if fa2 is None else row.tflops / fa2.tflops
 
 
-def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
-    selection = results.selection_from(arguments)
+def collect(csv: Path, rows: list[results.Row]) -> figure.Points:
+    selection = results.Selection()
     steps, peers = rows_of(csv, rows, selection)
     if not steps:
         raise results.NotMeasured(f"{csv}: none of the ten steps was measured at {selection}")
@@ -71,7 +69,3 @@ def render(axes: list, points: figure.Points) -> None:
     axis.set_xlabel("times FlashAttention-2")
     axis.figure.suptitle(points["title"].replace(", d =", ",\nd ="), fontsize=figure.TYPE)
     figure.legend_below(axis, 0.45)
-
-
-if __name__ == "__main__":
-    sys.exit(figure.main(NAME, __doc__, collect, render, heights))

@@ -3,8 +3,6 @@ for every rung. The fullest one is what limits it, or nothing is full and somebo
 from __future__ import annotations
 
 import csv as files
-import sys
-from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from tools import results
@@ -20,12 +18,7 @@ ENGINES = ("tensor\ncores", "expo-\nnentials", "shared\nmemory", "issue")
 PER_SCORE, PER_CLOCK = 4 * 128, 16  # operations of a score at d = 128; exponentials per clock and SM
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    del parser
-
-
-def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
-    del arguments
+def collect(csv: Path, rows: list[results.Row]) -> figure.Points:
     measured, _, _ = results.select(csv, rows, results.Selection())
     path, counters = csv.with_name(f"{csv.stem}_counters.csv"), {}
     if not path.is_file():
@@ -71,7 +64,3 @@ def render(axes: list, points: figure.Points) -> None:
 def table(points: figure.Points) -> list[tuple[str, list[str], list[list[str]]]]:
     return [("Percent of the time that an engine is busy" + (f": {points['runs']}" if points["runs"] else ""), ["", *(name.replace("-\n", "").replace("\n", " ") for name in ENGINES)],
              [[f"{name} {run}".rstrip(), *(f"{percent:.1f}" for percent in busy)] for name, busy, run in points["rows"]])]
-
-
-if __name__ == "__main__":
-    sys.exit(figure.main(NAME, __doc__, collect, render, heights, add_arguments))

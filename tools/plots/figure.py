@@ -1,14 +1,16 @@
-"""What the figures share: the look, the command line, and files that change only when their data do."""
+"""What the figures share: the look, and files that change only when their data do.
+
+Each is a module with its NAME. `collect(csv, rows)` gives the points, `heights(points)` the panels' heights, `render(axes, points)` draws.
+`CSV` is its file in docs/results, if not the card's, and `read(path)` makes rows of it."""
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import math
 import string
-import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 from tools import results, rungs
 from tools.paths import DOCS
@@ -105,6 +107,10 @@ def is_current(svg: Path, points: Points) -> bool:
     return svg.is_file() and digest(points) in svg.read_text(encoding="utf-8")
 
 
+def points_of(module: ModuleType, csv: Path) -> Points:
+    return module.collect(csv, getattr(module, "read", results.read)(csv))
+
+
 def make(points: Points, render: Callable, heights: list[float]):
     """A drawn figure, of panels of these heights in inches, one below the other; `render` gets the list of their
     axes."""
@@ -139,37 +145,3 @@ def draw(points: Points, render: Callable, svg: Path, heights: list[float]) -> N
     figure.savefig(svg, metadata={"Date": None, "Description": digest(points)})
     svg.write_text(for_dark_pages(svg.read_text(encoding="utf-8")), encoding="utf-8")
     pyplot.close(figure)
-
-
-def main(name: str, description: str, collect: Callable, render: Callable, heights: Callable,
-         add_arguments: Callable = results.add_selection_arguments, csv: str = "h200.csv", read: Callable = results.read) -> int:
-    """The command line of one figure: `collect(csv, rows, arguments)` gives the points, `heights(points)` the panels'
-    heights, `render(axes, points)` draws. `read(path)` makes rows of the file in docs/results."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("csv", type=Path, nargs="?", default=RESULTS / csv,
-                        help=f"measured results (default: docs/results/{csv})")
-    parser.add_argument("-o", "--output", type=Path, metavar="SVG",
-                        help=f"where to write (default: docs/figures/CSV-{name}.svg)")
-    add_arguments(parser)
-    arguments = parser.parse_args()
-    output = arguments.output or path_of(arguments.csv, name)
-    try:
-        if output.suffix != ".svg":
-            raise results.ResultsError(f"{output}: the output's name must end in .svg")
-        points = collect(arguments.csv, read(arguments.csv), arguments)
-        draw(points, render, output, heights(points))
-        results.tell()
-    except results.NotMeasured as error:
-        print(error, file=sys.stderr)
-        return 77
-    except (results.ResultsError, rungs.RungsError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    except ModuleNotFoundError as error:
-        print(f"{parser.prog} needs {error.name}: apt-get install python3-{error.name}", file=sys.stderr)
-        return 77
-    except OSError as error:
-        print(f"{output}: {error.strerror}", file=sys.stderr)
-        return 2
-    print(output)
-    return 0

@@ -4,21 +4,15 @@ queries stand on the right, under what their instructions reach; one query besid
 Many queries are rungs of GPU.csv at the README's shape, one query and a few the last rung for one length in GPU_decoding.csv."""
 from __future__ import annotations
 
-import sys
-from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from tools import results, rungs
 from tools.plots import figure
 
-NAME, CSV = "halves", results.DECODING
+NAME, CSV, read = "halves", results.DECODING, results.table
 READ, ROOFS = "dram_read", ("mma_sync", "wgmma")
 NAMED = ("00_naive", "01_base", "07_dbuf", "16_store", "38_seam")  # of those at one place
 RUNG = "d05_dependent"
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    del parser
 
 
 def decoding(row: dict[str, str]) -> list:
@@ -29,8 +23,7 @@ def decoding(row: dict[str, str]) -> list:
     return [f"b={of['b']} nk={of['nk']}", round(operations / bytes_read, 2), round(operations / float(row["us_median"]) / 1e6, 2)]
 
 
-def collect(csv: Path, rows: list[dict[str, str]], arguments: Namespace) -> figure.Points:
-    del arguments
+def collect(csv: Path, rows: list[dict[str, str]]) -> figure.Points:
     few = [row for row in rows if row["attention"] == row["last"] == RUNG]
     if not few:
         raise results.NotMeasured(f"{csv}: no row of {RUNG} yet. Measured by:  python/measure/decoding.py")
@@ -75,7 +68,3 @@ def render(axes: list, points: figure.Points) -> None:
     axis.set_ylabel(figure.TFLOPS_LABEL.partition(",")[0])
     figure.part_legend(axis, {parts[stage] for stage, *_ in points["many"]} | {parts[RUNG]}, 0.5)
     axis.figure.suptitle(points["title"].replace("; ", ";\n"), fontsize=figure.TYPE)
-
-
-if __name__ == "__main__":
-    sys.exit(figure.main(NAME, __doc__, collect, render, heights, add_arguments, CSV, lambda path: results.table(path.name)))

@@ -2,8 +2,6 @@
 dashed line the rate is the same."""
 from __future__ import annotations
 
-import sys
-from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from tools import results, rungs
@@ -19,12 +17,7 @@ PLACES = {"mma_sync": (0, 8, "center"), "wgmma": (18, 8, "right"), "cudnn_bhnd":
 EQUAL = (100, 200, 300, 400, 500, 600, 700, 800)  # TFLOPS
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    del parser
-
-
-def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
-    del arguments
+def collect(csv: Path, rows: list[results.Row]) -> figure.Points:
     try:
         measured, peers, ceilings = results.select(csv, rows, results.Selection(regime="alone"))
     except results.ResultsError:
@@ -66,7 +59,3 @@ def render(axes: list, points: figure.Points) -> None:
 def table(points: figure.Points) -> list[tuple[str, list[str], list[list[str]]]]:
     return [("Work per clock, and the clock" + (f": {points['runs']}" if points["runs"] else ""), ["", "FLOP/clk/SM", "MHz"],
              [[name, f"{work} {run}".rstrip(), f"{clock} {run}".rstrip()] for name, _, run, work, clock in points["rows"]])]
-
-
-if __name__ == "__main__":
-    sys.exit(figure.main(NAME, __doc__, collect, render, heights, add_arguments))

@@ -3,8 +3,6 @@ range. Sorted, so that one sees how often, how far, and in which direction."""
 from __future__ import annotations
 
 import math
-import sys
-from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from tools import results
@@ -15,14 +13,10 @@ NAME = "predictions"
 HIT, MISSED = figure.COLORS[0], figure.COLORS[1]
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    del parser
-
-
 def predicted() -> list[tuple[str, str, float, float, float]]:
     """Rung, verdict, the range as it counts, and what came first: of the half that decides, of each prediction that can be hit or missed."""
     found = []
-    halves = first_rows.table(first_rows.HALVES)
+    halves = results.table(first_rows.HALVES)
     for name, row in first_rows.listed().items():
         half = first_rows.decisive([each for each in halves if each["stage"] == name])
         if row["verdict"] in ("hit", "missed") and half:
@@ -33,8 +27,8 @@ def predicted() -> list[tuple[str, str, float, float, float]]:
     return found
 
 
-def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
-    del csv, rows, arguments
+def collect(csv: Path, rows: list[results.Row]) -> figure.Points:
+    del csv, rows
     points = []
     for stage, verdict, low, high, came in predicted():
         middle = math.sqrt(low * high)
@@ -66,7 +60,3 @@ def render(axes: list, points: figure.Points) -> None:
     handles = [Patch(facecolor=figure.GRID, label="predicted"), Line2D([], [], color=HIT, marker="o", linestyle="none", label="hit"),
                Line2D([], [], color=MISSED, marker="X", linestyle="none", label="missed")]
     axis.legend(handles=handles, frameon=False, loc="center right")
-
-
-if __name__ == "__main__":
-    sys.exit(figure.main(NAME, __doc__, collect, render, heights, add_arguments))

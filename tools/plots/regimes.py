@@ -2,25 +2,18 @@
 that its own power leaves a kernel. A line joins the two."""
 from __future__ import annotations
 
-import sys
-from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from tools import results
 from tools.plots import figure
 
-NAME, CSV = "regimes", "h200.csv"
+NAME = "regimes"
 REGIMES = ("turns", "alone")
 WORDS = ("in turns", "alone")
 NOT_FLOPS = ("ex2", "l2_read", "dram_read")  # ceilings that count something else
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    del parser
-
-
-def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
-    del arguments
+def collect(csv: Path, rows: list[results.Row]) -> figure.Points:
     found: dict[str, dict[str, results.Row]] = {}
     for regime in REGIMES:
         try:
@@ -68,7 +61,3 @@ def table(points: figure.Points) -> list[tuple[str, list[str], list[list[str]]]]
     return [("TFLOPS, and the clock" + (f": {points['runs']}. A ratio of two letters is of two runs" if points["runs"] else ""), ["", "in turns", "MHz", "alone", "MHz", "alone / in turns"],
              [[name, of(name, turns, 0), shown(mhz, "d"), of(name, alone, 1), shown(own, "d"), f"{alone / turns:.3f}"]
               for name, _, turns, alone, mhz, own in points["rows"]])]
-
-
-if __name__ == "__main__":
-    sys.exit(figure.main(NAME, __doc__, collect, render, heights, add_arguments))

@@ -7,15 +7,13 @@ dashed slope, where it was measured.
 """
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from pathlib import Path
 
 from tools import results, rungs
 from tools.plots import figure, traffic
-from tools.plots.bytes_over_n import add_arguments, LEVELS
+from tools.plots.bytes_over_n import LEVELS
 
-NAME, CSV = "roofline", traffic.FILE
+NAME, CSV, read = "roofline", traffic.FILE, results.traffic
 N, D = results.HEADLINE["n"], results.HEADLINE["d"]
 FLOPS = 4 * N**2 * D  # of one head
 PEAKS = (("dram__bytes.sum.peak_sustained", "dram__cycles_elapsed.avg.per_second"),
@@ -38,7 +36,7 @@ def peak(csv: Path, rows: list[results.Row], names: tuple[str, str]) -> float:
     return max(found)
 
 
-def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
+def collect(csv: Path, rows: list[results.Row]) -> figure.Points:
     timed = csv.with_name(csv.name.replace("_traffic", ""))
     selection = results.Selection(n=N)
     measured, _, ceilings = results.select(timed, results.read(timed), selection)
@@ -112,7 +110,3 @@ def table(points: figure.Points) -> list[tuple[str, list[str], list[list[str]]]]
     return [(f"{panel['level']}: {panel['tb_per_s']:.2f} TB/s by ncu's peak_sustained"
              + (f", {panel['reached']:.2f} reached" if panel["reached"] else ""), ["rung", "operations per byte", "TFLOPS"],
              [[stage, f"{x:g}", f"{y:g} {points['of'][stage]}".rstrip()] for stage, x, y in panel["rungs"]]) for panel in points["panels"]]
-
-
-if __name__ == "__main__":
-    sys.exit(figure.main(NAME, __doc__, collect, render, heights, add_arguments, CSV, results.traffic))

@@ -2,8 +2,6 @@
 slow rungs have a panel of their own, with a scale of their own. Branches are hollow."""
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
 from pathlib import Path
 
 from tools import results, rungs
@@ -16,8 +14,8 @@ SLOW = 0.15  # of the fastest: below it a bar is a sliver
 LABELS = {"mma_sync": "mma.sync alone", "cublas": "cuBLAS product", "wgmma": "wgmma alone"}
 
 
-def collect(csv: Path, rows: list[results.Row], arguments: Namespace) -> figure.Points:
-    selection = results.selection_from(arguments)
+def collect(csv: Path, rows: list[results.Row]) -> figure.Points:
+    selection = results.Selection()
     measured, peers, ceilings = results.select(csv, rows, selection)
     ceilings = [row for row in ceilings if row.stage in LABELS]
     known = rungs.by_name()
@@ -64,7 +62,3 @@ def render(axes: list, points: figure.Points) -> None:
     axes[-1].set_xlabel("TFLOPS")
     axes[0].figure.suptitle(figure.lines(points["title"], "hatched: others, and what the card does when it only multiplies", points["runs"]), fontsize=figure.TYPE)
     figure.part_legend(axes[-1], {rung[1] for rung in points["rungs"]}, 0.45)
-
-
-if __name__ == "__main__":
-    sys.exit(figure.main(NAME, __doc__, collect, render, heights))

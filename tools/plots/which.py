@@ -2,14 +2,12 @@
 takes, with its interval, on a logarithmic axis."""
 from __future__ import annotations
 
-import sys
-from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from tools import results
 from tools.plots import figure
 
-NAME, CSV = "which", "h200_peers.csv"
+NAME, CSV, read = "which", "h200_peers.csv", results.table
 KINDS = ("forward", "backward", "generating")
 NAMES = {"fa3": "FlashAttention-3", "fa4": "FlashAttention-4", "cudnn": "cuDNN"}
 TYPES = ("bf16", "fp16")
@@ -46,12 +44,8 @@ def best(race: dict[str, dict[str, str]]) -> dict[str, str] | None:
     return min(others, key=lambda row: float(row["us_median"])) if others and "flash_ladder" in race else None
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    del parser
-
-
-def collect(csv: Path, rows: list[dict[str, str]], arguments: Namespace) -> figure.Points:
-    del csv, arguments
+def collect(csv: Path, rows: list[dict[str, str]]) -> figure.Points:
+    del csv
     panels = []
     for kind in KINDS:
         points = []
@@ -92,7 +86,3 @@ def render(axes: list, points: figure.Points) -> None:
     axes[-1].set_xlabel("above 1 flash_ladder is faster")
     figure.legend_below(axes[-1], 0.45, handletextpad=0.1)
     axes[0].figure.suptitle(points["title"].replace(": ", ":\n"), fontsize=figure.TYPE)
-
-
-if __name__ == "__main__":
-    sys.exit(figure.main(NAME, __doc__, collect, render, heights, add_arguments, CSV, lambda path: results.table(path.name)))

@@ -9,7 +9,6 @@ Of each block the first line says which and of what; `chapters.py` renews what s
 """
 from __future__ import annotations
 
-import argparse
 import csv
 import importlib
 import re
@@ -24,7 +23,6 @@ from tools.plots import figure, which
 from tools.site import prose
 from tools.site.api import api
 
-LATER = "not measured yet"
 CORE = 10  # lines of a change that a chapter shows
 
 
@@ -49,7 +47,7 @@ def region_lines(where: str, name: str) -> list[range]:
 
 def code_of(where: str):
     """A rung's kernel, or a file by its path."""
-    return ROOT / where if "/" in where and (ROOT / where).is_file() else rungs.named(where).path / "kernel.cuh"
+    return ROOT / where if "/" in where and (ROOT / where).is_file() else rungs.named(where).kernel
 
 
 def region(where: str, name: str) -> str:
@@ -62,7 +60,7 @@ def diff(name: str, words: str = "") -> str:
     """The core of what a rung changed: of the hunks the longest, comments left out; or the longest with these words, and where it is long from the line that has them on."""
     rung = rungs.named(name)
     before = rungs.by_name()[rung.previous]
-    old, new = ((each.path / "kernel.cuh").read_text(encoding="utf-8").splitlines() for each in (before, rung))
+    old, new = (each.kernel.read_text(encoding="utf-8").splitlines() for each in (before, rung))
 
     def lines(hunk: tuple[range, range]) -> list[tuple[str, str]]:
         both = [(sign, text[n - 1]) for sign, text, numbers in (("-", old, hunk[0]), ("+", new, hunk[1])) for n in numbers]
@@ -95,13 +93,11 @@ def file(path: str) -> str:
 def plot(name: str) -> str:
     """A figure of docs/figures, for a page of docs/, and the same as tables."""
     module = importlib.import_module(f"tools.plots.{name}")
-    path, parser = results.RESULTS / module.CSV, argparse.ArgumentParser()
-    module.add_arguments(parser)
+    path = results.RESULTS / getattr(module, "CSV", "h200.csv")
     try:
-        rows = results.traffic(path) if path.name.endswith("_traffic.csv") else results.read(path)
-        points = module.collect(path, rows, parser.parse_args([]))
+        points = figure.points_of(module, path)
     except results.NotMeasured:
-        return f"This figure is {LATER}.\n"
+        return "This figure is not measured yet.\n"
     tables = [f"{caption}\n\n{table(head, body, 'l' + 'r' * len(head))}" for caption, head, body in module.table(points)]
     return (f"![{points['title']}](figures/{figure.path_of(path, module.NAME).name})\n\n"
             f"<details><summary>The same as a table</summary>\n\n{chr(10).join(tables)}\n</details>\n")
@@ -235,7 +231,7 @@ def all_came(halves: list[dict[str, str]]) -> str:
 
 def predictions() -> str:
     """All predictions, for docs/: what was said, and what came of each half in the first run that timed it."""
-    halves = first_rows.table(first_rows.HALVES)
+    halves = results.table(first_rows.HALVES)
     rows = []
     for name, row in first_rows.listed().items():
         rung = rungs.named(name)

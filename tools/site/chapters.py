@@ -6,19 +6,16 @@ With --check nothing is written: exits 1 when a chapter is older than its data.
 """
 from __future__ import annotations
 
-import argparse
 import functools
-import csv
 import math
 import os
-import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tools import results, rungs
 from tools.paths import DOCS, ROOT
-from tools.site import blocks
+from tools.site import blocks, generated
 
 BEGIN, END = "<!-- measured:begin -->", "<!-- measured:end -->"
 CSV = DOCS / "results" / "h200.csv"
@@ -222,42 +219,20 @@ def block(rung: rungs.Rung, rows: list[results.Row], counters: dict) -> str:
     return "\n".join(table)
 
 
+def made() -> Iterator[tuple[Path, str]]:
+    """The pages and what they should hold."""
+    rows = results.read(CSV)
+    counters = results.counters(CSV.with_name("h200_counters.csv"))
+    chapters = {rung.path / "README.md": rung for rung in rungs.known()}
+    for page in [*chapters, *sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("*/README.md")} - chapters.keys())]:
+        text = page.read_text(encoding="utf-8")
+        if page in chapters:
+            text = generated.between(text, BEGIN, END, block(chapters[page], rows, counters), page)
+        yield page, blocks.renewed(text, str(page.relative_to(ROOT)))
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a chapter is stale")
-    arguments = parser.parse_args()
-    try:
-        rows = results.read(CSV)
-        counters = results.counters(CSV.with_name("h200_counters.csv"))
-        stale = []
-
-        def renew(page: Path, new: str) -> None:
-            new = blocks.renewed(new, str(page.relative_to(ROOT)))
-            if new != page.read_text(encoding="utf-8"):
-                stale.append(page)
-                if not arguments.check:
-                    page.write_text(new, encoding="utf-8")
-
-        for rung in rungs.known():
-            chapter = rung.path / "README.md"
-            text = chapter.read_text(encoding="utf-8")
-            if text.count(BEGIN) != 1 or text.count(END) != 1:
-                raise results.ResultsError(f"{chapter}: expected one line {BEGIN} and one line {END} behind it")
-            generated = f"{BEGIN}\n{block(rung, rows, counters)}\n{END}"
-            renew(chapter, re.sub(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", lambda _: generated, text, flags=re.DOTALL))
-        chapters = {rung.path / "README.md" for rung in rungs.known()}
-        for page in sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("*/README.md")} - chapters):
-            renew(page, page.read_text(encoding="utf-8"))
-    except (results.ResultsError, rungs.RungsError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
-        return 2
-    if arguments.check and stale:
-        print(f"older than docs/results: {', '.join(map(str, stale))}; run: make plots", file=sys.stderr)
-        return 1
-    return 0
+    return generated.run(generated.parser(__doc__).parse_args(), made)
 
 
 if __name__ == "__main__":

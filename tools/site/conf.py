@@ -4,7 +4,7 @@ from sphinx.errors import ConfigError
 from tools import paths, rungs
 
 project = "flash-ladder"
-extensions = ["myst_parser", *(f"tools.site.{name}_extension" for name in ("site", "lab", "player", "traffic", "book", "course", "slides"))]
+extensions = ["myst_parser", *(f"tools.site.{name}_extension" for name in ("site", "lab", "player", "book", "course", "slides"))]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 2
 root_doc = "docs/index"

@@ -8,13 +8,12 @@ of a page: words of prose, and for a chapter the lines of its kernel that are ne
 """
 from __future__ import annotations
 
-import argparse
-import functools
 import os
 import re
 import shlex
 import sys
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from tools import changes, rungs
 from tools.course import exercises
 from tools.course.exercises import CourseError, Exercise
 from tools.paths import ROOT
+from tools.site import generated
 
 COURSE = ROOT / "course"
 WORDS_PER_MINUTE, LINES_PER_MINUTE = 60, 3  # with a pencil, and in a second language
@@ -55,19 +55,13 @@ def page(name: str) -> Page:
         if rung is None:
             raise CourseError(f"plans.toml: there is no rung {name}; pages are docs/NAME")
         path, title = rung.path / "README.md", rung.name
-        lines = changes.since_previous()[name][1] if rung.previous else len((rung.path / "kernel.cuh").read_text(encoding="utf-8").splitlines())
+        lines = changes.since_previous()[name][1] if rung.previous else len(rung.kernel.read_text(encoding="utf-8").splitlines())
     words = len(prose_of(path.read_text(encoding="utf-8")).split())
     return Page(title, path, rounded(words / WORDS_PER_MINUTE + lines / LINES_PER_MINUTE))
 
 
-@functools.cache
-def every_exercise() -> list[Exercise]:
-    """Read once: each week of each plan asks."""
-    return exercises.all_exercises()
-
-
 def named(names: list[str]) -> list[Exercise]:
-    known = {exercise.name: exercise for exercise in every_exercise()}
+    known = {exercise.name: exercise for exercise in exercises.all_exercises()}
     if missing := [name for name in names if name not in known]:
         raise CourseError(f"There is no exercise {', '.join(missing)}; there are: {' '.join(known)}")
     return [known[name] for name in names]
@@ -93,7 +87,7 @@ def needs(command: str) -> str:
 
 def exercises_table() -> str:
     lines = ["| exercise | kind | rung | minutes |", "|---|---|---|---:|"]
-    every = every_exercise()
+    every = exercises.all_exercises()
     for exercise in every:
         rung = rungs.named(exercise.rung)
         lines.append(f"| {task(exercise)} {exercise.title} | {exercise.kind} | {link(rung.name, rung.path / 'README.md')} | {exercise.minutes} |")
@@ -104,7 +98,7 @@ def exercises_table() -> str:
 def exercises_of(week: dict) -> list[Exercise]:
     if "exercises" in week:
         return named(week["exercises"])
-    return [exercise for exercise in every_exercise() if rungs.named(exercise.rung).name in week["read"]]
+    return [exercise for exercise in exercises.all_exercises() if rungs.named(exercise.rung).name in week["read"]]
 
 
 def inputs_table() -> str:
@@ -177,7 +171,7 @@ def deadlines_table(plan: dict) -> str:
 
 def questions_table() -> str:
     """What a lecturer asks before anything else."""
-    every = every_exercise()
+    every = exercises.all_exercises()
     plans = [(plan["name"], minutes_of(plan)) for plan in read_toml("plans.toml")["plan"]]
     how_long = "; ".join(f"{name}: {hours(of.all)}" for name, of in plans) + ". That is all of a student's work, in class and at home"
     by_person = {each["name"]: marking(each) for each in read_toml("assignments.toml")["assignment"]}
@@ -231,7 +225,7 @@ def plan_table(plan: dict) -> str:
     if passed_over:
         lines += ["", "A chapter refers to the rung before it. No week reads these; tell each from its first slide, in two minutes, before the chapter that follows it: "
                   f"{', '.join(link(rung.number, rung.path / 'README.md') for rung in passed_over)}."]
-    more = [exercise for exercise in every_exercise() if exercise.name not in taken and rungs.named(exercise.rung).order <= last]
+    more = [exercise for exercise in exercises.all_exercises() if exercise.name not in taken and rungs.named(exercise.rung).order <= last]
     if more:
         lines += ["", f"To choose from, for those who are faster: {', '.join(f'{task(exercise)} ({exercise.minutes})' for exercise in more)}."]
     return "\n".join(lines)
@@ -278,34 +272,17 @@ def blocks() -> dict[Path, dict[str, str]]:
         raise CourseError(f"plans.toml or assignments.toml lacks {error}") from None
 
 
-def renewed(text: str, parts: dict[str, str], where: str) -> str:
-    for name, generated in parts.items():
-        begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-        if text.count(begin) != 1 or text.count(end) != 1:
-            raise CourseError(f"{where}: expected one line {begin} and after it one line {end}")
-        text = re.sub(f"{re.escape(begin)}\n.*?{re.escape(end)}", lambda _: f"{begin}\n{generated}\n{end}", text, flags=re.S)
-    return text
+def made() -> Iterator[tuple[Path, str]]:
+    """The pages and what they should hold."""
+    for page, parts in blocks().items():
+        text = page.read_text(encoding="utf-8")
+        for name, block in parts.items():
+            text = generated.between(text, f"<!-- {name}:begin -->", f"<!-- {name}:end -->", block, page.name)
+        yield page, text
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page is stale")
-    arguments = parser.parse_args()
-    try:
-        stale = []
-        for path, parts in blocks().items():
-            old = path.read_text(encoding="utf-8")
-            if (new := renewed(old, parts, path.name)) != old:
-                stale.append(path)
-                if not arguments.check:
-                    path.write_text(new, encoding="utf-8")
-    except (CourseError, rungs.RungsError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    if arguments.check and stale:
-        print(f"older than the exercises, pages or plans: {', '.join(str(path.relative_to(ROOT)) for path in stale)}; run: make plots", file=sys.stderr)
-        return 1
-    return 0
+    return generated.run(generated.parser(__doc__).parse_args(), made)
 
 
 if __name__ == "__main__":

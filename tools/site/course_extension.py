@@ -4,7 +4,6 @@ twice."""
 from __future__ import annotations
 
 import difflib
-import functools
 import os
 import re
 import textwrap
@@ -19,11 +18,6 @@ from tools.paths import ROOT
 
 LIST, ANSWERS = "course/exercises", "course/answers"
 LEVELS = ("a question", "where to look", "nearly the answer")
-
-
-@functools.cache
-def known() -> list[Exercise]:
-    return exercises.all_exercises()
 
 
 def task_page(exercise: Exercise) -> str:
@@ -129,17 +123,17 @@ def answer(exercise: Exercise) -> str:
 
 def by_rung() -> list[tuple[rungs.Rung, list[Exercise]]]:
     of: dict[str, list[Exercise]] = {}
-    for exercise in known():
+    for exercise in exercises.all_exercises():
         of.setdefault(rungs.named(exercise.rung).name, []).append(exercise)
     return [(rung, of[rung.name]) for rung in rungs.known() if rung.name in of]
 
 
 def read_source(app, docname: str, source: list[str]) -> None:
     try:
-        if exercise := next((each for each in known() if task_page(each) == docname), None):
+        if exercise := next((each for each in exercises.all_exercises() if task_page(each) == docname), None):
             source[0] = task(exercise, source[0])
         elif docname == LIST:
-            pages = "\n".join(f"/{task_page(exercise)}" for exercise in known())
+            pages = "\n".join(f"/{task_page(exercise)}" for exercise in exercises.all_exercises())
             source[0] += f"\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{pages}\n```\n"
         elif docname == ANSWERS:
             for rung, of in by_rung():

@@ -5,15 +5,16 @@ With --check nothing is written: exits 1 when a drawing is older than what it is
 """
 from __future__ import annotations
 
-import argparse
 import html
 import re
 import runpy
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from tools import results, rungs
-from tools.paths import DOCS, ROOT, SITE
+from tools import rungs
+from tools.paths import DOCS, SITE
+from tools.site import generated
 from tools.site.drawings import DRAWINGS, standing_alone
 from tools.site.schemes import SCHEMES
 from tools.site.sketch import Sketch
@@ -63,32 +64,18 @@ def wanted(source: Path) -> dict[Path, str]:
     return files
 
 
-def stale(source: Path) -> list[Path]:
-    return [path for path, text in wanted(source).items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
+def made(only: list[Path]) -> Iterator[tuple[Path, str]]:
+    for source in map(Path.resolve, only or sources()):
+        yield from wanted(source).items()
+    if not only:
+        yield from with_figures(figures()).items()
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a drawing is stale")
+    parser = generated.parser(__doc__)
     parser.add_argument("only", nargs="*", type=Path, metavar="NAME.py", help="these alone")
     arguments = parser.parse_args()
-    try:
-        old = [(path, source) for source in [path.resolve() for path in arguments.only] or sources() for path in stale(source)]
-        if not arguments.check:
-            for path, source in old:
-                path.write_text(wanted(source)[path], encoding="utf-8")
-        for path, text in with_figures(figures()).items() if not arguments.only else ():
-            if not path.is_file() or path.read_text(encoding="utf-8") != text:
-                old.append((path, path))
-                if not arguments.check:
-                    path.write_text(text, encoding="utf-8")
-    except (ValueError, results.ResultsError, rungs.RungsError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    if arguments.check and old:
-        print(f"not what their .py draws today: {', '.join(str(path.relative_to(ROOT)) for path, _ in old)}; run: make plots", file=sys.stderr)
-        return 1
-    return 0
+    return generated.run(arguments, lambda: made(arguments.only))
 
 
 if __name__ == "__main__":

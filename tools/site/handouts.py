@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from tools import rungs
@@ -58,6 +59,26 @@ def print_page(browser: str, page: Path, pdf: Path, query: str = "") -> int:
     return sheets
 
 
+def printed(made: Callable[[], Iterable[tuple[Path, Path, str]]], what: str) -> int:
+    """Prints pages to PDF files, each with a query behind its address. Exit code: 0 done; 1 not printed; 2 no such page; 77 no browser."""
+    try:
+        chromium = browser()
+        for page, pdf, query in made():
+            pdf.parent.mkdir(parents=True, exist_ok=True)
+            sheets = print_page(chromium, page, pdf.resolve(), query)
+            print(f"{pdf}: {sheets} {what}{'s' * (sheets > 1)}", flush=True)
+    except NoBrowser as error:
+        print(error, file=sys.stderr)
+        return CANNOT_RUN_HERE
+    except rungs.RungsError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("site", type=Path, help="the built site")
@@ -65,30 +86,16 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="only pages whose names begin so: 03, softmax (default: all)")
     parser.add_argument("--answers", action="store_true", help="with what is folded, and the answers to the exercises")
     arguments = parser.parse_args()
-    try:
-        chromium = browser()
+
+    def made() -> Iterator[tuple[Path, Path, str]]:
         known = pages(arguments.site, arguments.answers)
-    except NoBrowser as error:
-        print(error, file=sys.stderr)
-        return CANNOT_RUN_HERE
-    except rungs.RungsError as error:
-        print(error, file=sys.stderr)
-        return 2
-    chosen = {name: page for name, page in known.items()
-              if not arguments.names or name.startswith(tuple(arguments.names))}
-    if not chosen:
-        print(f"{arguments.site}: no page {', '.join(arguments.names)}; ./ladder docs builds the site", file=sys.stderr)
-        return 2
-    try:
-        arguments.folder.mkdir(parents=True, exist_ok=True)
-        for name, page in chosen.items():
-            pdf = arguments.folder / f"{name}.pdf"
-            sheets = print_page(chromium, page, pdf.resolve(), "" if arguments.answers else WITHOUT_ANSWERS)
-            print(f"{pdf}: {sheets} sheet{'s' * (sheets > 1)}", flush=True)
-    except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+        chosen = [name for name in known if not arguments.names or name.startswith(tuple(arguments.names))]
+        if not chosen:
+            raise rungs.RungsError(f"{arguments.site}: no page {', '.join(arguments.names)}; ./ladder docs builds the site")
+        for name in chosen:
+            yield known[name], arguments.folder / f"{name}.pdf", "" if arguments.answers else WITHOUT_ANSWERS
+
+    return printed(made, "sheet")
 
 
 if __name__ == "__main__":

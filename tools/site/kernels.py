@@ -3,8 +3,6 @@ marks."""
 from __future__ import annotations
 
 import functools
-import re
-from pathlib import Path
 
 from docutils import nodes
 from pygments import highlight
@@ -25,31 +23,13 @@ def rung_named(directive: str, name: str) -> rungs.Rung:
         raise ExtensionError(f"{directive} {name}: {error}") from None
 
 
-def start(stage: str) -> str | None:
-    """The rung whose kernel a rung changes."""
-    return rungs.by_name()[stage].previous or None
-
-
-def kernel_name(stage: str) -> str:
-    return f"{rungs.by_name()[stage].directory}/kernel.cuh"
-
-
-def kernel_path(stage: str) -> Path:
-    return rungs.by_name()[stage].path / "kernel.cuh"
-
-
-def hunks(before: str, stage: str) -> list[tuple[range, range]]:
-    known = rungs.by_name()
-    return changes.hunks(known[before], known[stage])
-
-
 @functools.cache
-def highlighted(stage: str) -> list[str]:
-    """The lines of a kernel as HTML."""
-    text = kernel_path(stage).read_text(encoding="utf-8")
+def highlighted(rung: rungs.Rung) -> list[str]:
+    """The lines of its kernel as HTML."""
+    text = rung.kernel.read_text(encoding="utf-8")
     lines = highlight(text, CudaLexer(stripnl=False), HtmlFormatter(nowrap=True)).rstrip("\n").split("\n")
     if len(lines) != len(text.splitlines()):
-        raise ExtensionError(f"{kernel_path(stage)}: a token runs over the end of its line")
+        raise ExtensionError(f"{rung.kernel}: a token runs over the end of its line")
     return lines
 
 
@@ -62,17 +42,16 @@ def code(lines: list[str], numbers: range, kind: str = "", marked: set[int] = fr
     return f'<pre class="highlight {kind}">{"".join(spans)}</pre>'
 
 
-def side_by_side(before: str, stage: str, context: int = 3) -> str:
+def side_by_side(before: rungs.Rung, rung: rungs.Rung, context: int = 3) -> str:
     """A grid of two columns, one row for each stretch of equal or changed lines; equal stretches fold in the middle."""
-    old_lines, new_lines = highlighted(before), highlighted(stage)
-    rows, at_old, at_new, count = [f"<div>{before}</div><div>{stage}</div>"], 1, 1, 0
+    old_lines, new_lines = highlighted(before), highlighted(rung)
+    rows, at_old, at_new, count = [f"<div>{before.name}</div><div>{rung.name}</div>"], 1, 1, 0
 
     def equal(old: range, new: range, kind: str = "equal") -> None:
         if new:
             rows.append(code(old_lines, old, kind + " old") + code(new_lines, new, kind + " new"))
 
-    changes = hunks(before, stage)
-    for old, new in [*changes, (range(len(old_lines) + 1, 0), range(len(new_lines) + 1, 0))]:
+    for old, new in [*changes.hunks(before, rung), (range(len(old_lines) + 1, 0), range(len(new_lines) + 1, 0))]:
         length = new.start - at_new
         head = 0 if at_new == 1 else min(context, length)
         tail = 0 if new.start == len(new_lines) + 1 else min(context, length - head)
@@ -85,8 +64,8 @@ def side_by_side(before: str, stage: str, context: int = 3) -> str:
             rows.append(code(old_lines, old, "removed") + code(new_lines, new, "added"))
             count += max(len(old), len(new))
         at_old, at_new = old.stop, new.stop
-    return (f'<div class="side-by-side" data-changed="{count}" role="group" aria-label="{count} changed lines between {before} '
-            f'and {stage}">{"".join(rows)}</div>')
+    return (f'<div class="side-by-side" data-changed="{count}" role="group" aria-label="{count} changed lines between {before.name} '
+            f'and {rung.name}">{"".join(rows)}</div>')
 
 
 class RungDiff(SphinxDirective):
@@ -95,18 +74,18 @@ class RungDiff(SphinxDirective):
 
     def run(self):
         rung = rung_named("{rung-diff}", self.arguments[0])
-        return [nodes.raw("", side_by_side(rung.previous, rung.name), format="html")]
+        return [nodes.raw("", side_by_side(rungs.by_name()[rung.previous], rung), format="html")]
 
 
-def parts(stage: str) -> str:
+def parts(rung: rungs.Rung) -> str:
     """Links to the five parts, and to the launch. A kernel marks all of them, or, like the three of 00_naive, none."""
-    text = kernel_path(stage).read_text(encoding="utf-8").splitlines()
+    text = rung.kernel.read_text(encoding="utf-8").splitlines()
     found = {name: part_lines(text, name) for name in PARTS}
     missing = [name for name in PARTS if not found[name]]
     if len(missing) == len(PARTS):
         return ""
     if missing:
-        raise ExtensionError(f"{kernel_name(stage)} has no mark // {missing[0]}")
+        raise ExtensionError(f"{rung.directory}/kernel.cuh has no mark // {missing[0]}")
     found[LAUNCH] = part_lines(text, LAUNCH)
     links = [f'<a href="#L{lines.start}">{name}</a>'
              for lines, name in sorted(((lines, name) for name in found for lines in found[name]), key=lambda part: part[0].start)]
@@ -119,10 +98,9 @@ class Kernel(SphinxDirective):
 
     def run(self):
         rung = rung_named("{kernel}", self.arguments[0])
-        stage = rung.name
-        marked = {n for _, new in (hunks(rung.previous, stage) if rung.previous else []) for n in new}
-        lines = highlighted(stage)
-        return [nodes.raw("", parts(stage) + code(lines, range(1, len(lines) + 1), "kernel", marked, anchors=True), format="html")]
+        marked = {n for _, new in (changes.hunks(rungs.by_name()[rung.previous], rung) if rung.previous else []) for n in new}
+        lines = highlighted(rung)
+        return [nodes.raw("", parts(rung) + code(lines, range(1, len(lines) + 1), "kernel", marked, anchors=True), format="html")]
 
 
 class Region(SphinxDirective):
@@ -130,13 +108,13 @@ class Region(SphinxDirective):
     required_arguments = 2
 
     def run(self):
-        stage, name = rung_named("{region}", self.arguments[0]).name, self.arguments[1]
+        rung, name = rung_named("{region}", self.arguments[0]), self.arguments[1]
         try:
-            found = region_lines(stage, name)
+            found = region_lines(rung.name, name)
         except results.ResultsError as error:
             raise ExtensionError(str(error)) from None
-        lines = highlighted(stage)
+        lines = highlighted(rung)
         where = ", ".join(f"{part.start}-{part.stop - 1}" for part in found)
         blocks = '<div class="fold">...</div>'.join(code(lines, part) for part in found)
-        return [nodes.raw("", f'<figure class="region" data-region="{stage} {name}"><div>{blocks}</div><figcaption>'
-                          f'<code>{kernel_name(stage)}</code>, lines {where}</figcaption></figure>', format="html")]
+        return [nodes.raw("", f'<figure class="region" data-region="{rung.name} {name}"><div>{blocks}</div><figcaption>'
+                          f'<code>{rung.directory}/kernel.cuh</code>, lines {where}</figcaption></figure>', format="html")]

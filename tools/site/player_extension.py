@@ -15,7 +15,7 @@ from sphinx.util.docutils import SphinxDirective
 from tools import rungs
 from tools.kernel_parts import PARTS
 from tools.site.drawings import dealt, layouts
-from tools.site.kernels import code, highlighted, kernel_path
+from tools.site.kernels import code, highlighted
 from tools.site import traces
 
 SCRIPTS = {'class="player"': ("trace.js", "replay.js", "player.js"), 'class="explorer"': ("swizzle.js", "explorer.js")}
@@ -28,7 +28,7 @@ def embedded(kind: str, name: str, text: str) -> str:
 
 def table(trace: dict) -> str:
     """The trace summed up by source line, for readers without JavaScript and on paper."""
-    lines = kernel_path(trace["stage"]).read_text(encoding="utf-8").splitlines()
+    lines = rungs.by_name()[trace["stage"]].kernel.read_text(encoding="utf-8").splitlines()
     counts: Counter = Counter()
     for site, warp, *_ in trace["events"]:
         site = trace["sites"][site]
@@ -43,7 +43,8 @@ def table(trace: dict) -> str:
 
 def carried(stage: str) -> str:
     """A rung's trace and its kernel, for player.js."""
-    text, lines = traces.file_of(rungs.named(stage)).read_text(encoding="utf-8"), highlighted(stage)
+    rung = rungs.named(stage)
+    text, lines = traces.file_of(rung).read_text(encoding="utf-8"), highlighted(rung)
     return (embedded("stage", stage, text)
             + f'<template data-kernel="{stage}">{code(lines, range(1, len(lines) + 1), "kernel")}</template>')
 

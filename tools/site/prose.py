@@ -20,7 +20,6 @@ sees; `chapters.py` renews them, and tables whose cells follow one formula by co
 from __future__ import annotations
 
 import ast
-import csv
 import functools
 import itertools
 import json
@@ -90,39 +89,27 @@ def _of(name: str, rows: list, file: str) -> list:
     return found
 
 
-def h200(name: str, **shape) -> results.Row:
-    """A row of h200.csv: a rung by name or number, a variant, a peer or a ceiling; at the README's shape unless
-    told."""
-    selection = results.Selection(**shape)
-    found = [row for row in _of(name, results.recorded("h200.csv"), "docs/results/h200.csv") if row.source == "measured" and selection.takes(row)]
-    return _take("h200", _only(found, f"{name} at {selection} in docs/results/h200.csv"), selection)
-
-
-def _take(card: str, row: results.Row, selection: results.Selection) -> results.Row:
+def _row(card: str, file: str, name: str, shape: dict) -> results.Row:
+    """A row of a file of this card: a rung by name or number, a variant, a peer or a ceiling; at the README's shape unless told."""
+    selection, where = results.Selection(**shape), f"docs/results/{file}"
+    found = [row for row in _of(name, results.recorded(file), where) if row.source == "measured" and selection.takes(row)]
+    row = _only(found, f"{name} at {selection} in {where}")
     heat = row.values.get("heat")
     _taken.append(Taken(card, row.commit, "" if heat is None else str(heat), selection))
     return row
 
 
+def h200(name: str, **shape) -> results.Row:
+    return _row("h200", "h200.csv", name, shape)
+
+
 def h100(name: str, **shape) -> results.Row:
-    """The same of h100.csv."""
-    selection, file = results.Selection(**shape), "docs/results/h100.csv"
-    found = [row for row in _of(name, results.recorded("h100.csv"), file) if selection.takes(row)]
-    return _take("h100", _only(found, f"{name} at {selection} in {file}"), selection)
+    return _row("h100", "h100.csv", name, shape)
 
 
 def repeat(name: str, **shape) -> results.Row:
-    """The same of an earlier run, h200_repeat.csv."""
-    selection, file = results.Selection(**shape), "docs/results/h200_repeat.csv"
-    found = [row for row in _of(name, results.recorded("h200_repeat.csv"), file) if selection.takes(row)]
-    return _take("h200", _only(found, f"{name} at {selection} in {file}"), selection)
-
-
-def again(name: str, commit: str, **shape) -> results.Row:
-    """The same of a later run, h200_again.csv, which may have several of a problem."""
-    selection, file = results.Selection(**shape), "docs/results/h200_again.csv"
-    found = [row for row in _of(name, results.recorded("h200_again.csv"), file) if row.commit == commit and selection.takes(row)]
-    return _take("h200", _only(found, f"{name} at {selection}, commit {commit}, in {file}"), selection)
+    """The same of an earlier run."""
+    return _row("h200", "h200_repeat.csv", name, shape)
 
 
 def _selection_of(row: dict[str, str]) -> results.Selection:
@@ -228,20 +215,25 @@ def rates_of(name: str, selection: results.Selection, commit: str, card: str = "
     return [found[0], *found[-1:]] if len(found) > 1 and f"{found[0]:.0f}" != f"{found[-1]:.0f}" else found[:1]
 
 
+def _repeated(regime: str) -> Iterator[tuple[results.Row, results.Row]]:
+    """Ratios over the rung before in h200_repeat.csv, each with that of h200.csv; 32's aside, whose card was too hot."""
+    def ratios(file: str) -> dict[tuple, results.Row]:
+        shape = ("stage", "batch", "heads", "n", "d", "causal", "regime", "inputs")
+        return {tuple(row.values[name] for name in shape): row for row in results.recorded(file) if row.is_rung and row.vs_previous}
+
+    now = ratios("h200.csv")
+    return ((then, now[of]) for of, then in ratios("h200_repeat.csv").items()
+            if of in now and then.regime == regime and not then.stage.startswith("32_"))
+
+
 def repeated(regime: str = "turns") -> float:
-    """By how many percent the ratios over the rung before of h200_repeat.csv differ from those of h200.csv at most, 32's aside, whose card was too hot."""
-    now = {(row.stage, results.Selection(row.batch, row.heads, row.n, row.d, row.causal, row.regime, row.inputs)): row for row in results.recorded("h200.csv") if row.is_rung and row.vs_previous}
-    pairs = [(row, now.get((row.stage, results.Selection(row.batch, row.heads, row.n, row.d, row.causal, row.regime, row.inputs)))) for row in results.recorded("h200_repeat.csv")
-             if row.is_rung and row.vs_previous and row.regime == regime and not row.stage.startswith("32_")]
-    return max(abs(apart(then.vs_previous, other.vs_previous)) for then, other in pairs if other)
+    """By how many percent these ratios differ at most."""
+    return max(abs(apart(then.vs_previous, now.vs_previous)) for then, now in _repeated(regime))
 
 
 def turned(regime: str = "turns") -> int:
     """How many verdicts of these are others."""
-    now = {(row.stage, row.regime, row.inputs, row.n, row.causal): row.verdict for row in results.recorded("h200.csv") if row.is_rung and row.vs_previous}
-    pairs = [(row.verdict, now.get((row.stage, row.regime, row.inputs, row.n, row.causal))) for row in results.recorded("h200_repeat.csv")
-             if row.is_rung and row.vs_previous and row.regime == regime and not row.stage.startswith("32_")]
-    return sum(other is not None and other != then for then, other in pairs)
+    return sum(then.verdict != now.verdict for then, now in _repeated(regime))
 
 
 def sweep(name: str, column: str, regime: str) -> list[float]:
@@ -281,10 +273,15 @@ def traffic(name: str, metric: str, n: int, causal: bool = False) -> float:
                  f"{metric} of {name} at N = {n}{', causal' if causal else ''} in docs/results/h200_traffic.csv").per_head
 
 
+def _cells(file: str, **wanted: str) -> dict[str, str]:
+    """The one line of a file of docs/results in which these columns have these words."""
+    found = [row for row in results.table(file) if all(row[name] == word for name, word in wanted.items())]
+    return _only(found, f"{', '.join(wanted.values())} in docs/results/{file}")
+
+
 def latency(what: str) -> SimpleNamespace:
-    """A row of h200_latencies.csv: latency('L2').clocks and .ns."""
-    found = [row for row in results.table("h200_latencies.csv") if row["what"] == what]
-    row = _only(found, f"{what} in docs/results/h200_latencies.csv")
+    """latency('L2').clocks and .ns."""
+    row = _cells("h200_latencies.csv", what=what)
     return SimpleNamespace(clocks=float(row["clocks"]), ns=float(row["ns"]))
 
 
@@ -296,28 +293,23 @@ def adder(instruction: str, experiment: str, s: int, sign: int = 1) -> SimpleNam
 
 
 def quantised(form: str, column: str) -> float:
-    """A figure of h200_quantised.csv, of the small trained model with its cache in a format: quantised('int4', 'perplexity')."""
-    return float(_only([row for row in results.table("h200_quantised.csv") if row["format"] == form], f"{form} in docs/results/h200_quantised.csv")[column])
+    """Of the small trained model with its cache in a format: quantised('int4', 'perplexity')."""
+    return float(_cells("h200_quantised.csv", format=form)[column])
 
 
 def prefill(attention: str, tokens: int, column: str) -> float:
-    """A figure of h200_prefill.csv: prefill('flash_ladder', 32768, 'tokens_per_s')."""
-    found = [row for row in results.table("h200_prefill.csv") if (row["attention"], row["tokens"]) == (attention, str(tokens))]
-    return float(_only(found, f"{attention} at {tokens} tokens in docs/results/h200_prefill.csv")[column])
+    """prefill('flash_ladder', 32768, 'tokens_per_s')."""
+    return float(_cells("h200_prefill.csv", attention=attention, tokens=str(tokens))[column])
 
 
 def generation(attention: str, sequences: int, tokens: int, column: str = "tokens_per_s", how: str = "graph") -> float:
-    """A figure of h200_generation.csv, of so many sequences as were asked for: generation('flash_ladder', 8, 32768, 'over_sdpa')."""
-    wanted = attention, how, str(sequences), str(tokens)
-    found = [row for row in results.table("h200_generation.csv") if (row["attention"], row["how"], row["asked"], row["tokens"]) == wanted]
-    return float(_only(found, f"{attention} of {sequences} sequences of {tokens} tokens ({how}) in docs/results/h200_generation.csv")[column])
+    """Of so many sequences as were asked for: generation('flash_ladder', 8, 32768, 'over_sdpa')."""
+    return float(_cells("h200_generation.csv", attention=attention, how=how, asked=str(sequences), tokens=str(tokens))[column])
 
 
 def overhead(call: str, dtype: str = "float16", column: str = "us_median", card: str = "h200") -> float:
-    """A figure of h200_overhead.csv, or of another card's host: overhead('flash_ladder', 'bfloat16', 'us_least')."""
-    file = f"{card}_overhead.csv"
-    found = [row for row in results.table(file) if (row["call"], row["dtype"]) == (call, dtype)]
-    return float(_only(found, f"{call} in {dtype} in docs/results/{file}")[column])
+    """Of a card's host: overhead('flash_ladder', 'bfloat16', 'us_least')."""
+    return float(_cells(f"{card}_overhead.csv", call=call, dtype=dtype)[column])
 
 
 def _figure(card: str, row: dict[str, str], column: str) -> float:
@@ -327,8 +319,7 @@ def _figure(card: str, row: dict[str, str], column: str) -> float:
 
 def page(problem: str, attention: str = "flash_ladder", column: str = "rate", card: str = "h200") -> float:
     """A figure of CARD_peers.csv: page('b=4 h=16 n=4096 d=96 bf16', 'fa3', 'us_median')."""
-    found = [row for row in results.table(f"{card}_peers.csv") if (row["problem"], row["attention"]) == (problem, attention)]
-    return _figure(card, _only(found, f"{attention} with {problem} in docs/results/{card}_peers.csv"), column)
+    return _figure(card, _cells(f"{card}_peers.csv", attention=attention, problem=problem), column)
 
 
 def decoding(attention: str, problem: str, column: str = "us_median", beside: str = "d02") -> float:
@@ -381,8 +372,8 @@ def cards(contestant: str, count: int, n: int = 0, column: str = "over_one", cau
 
 def first(name: str, of: str = "") -> float:
     """What came of a rung's prediction, or of the half of it that is called so, in the first run that timed it: docs/prediction_halves.csv."""
-    with (DOCS / "prediction_halves.csv").open(encoding="utf-8", newline="") as file:
-        found = [row["came"] for row in csv.DictReader(file) if (row["stage"], row["of"]) == (_full(name), of) and row["came"]]
+    halves = results.table(DOCS / "prediction_halves.csv")
+    found = [row["came"] for row in halves if (row["stage"], row["of"]) == (_full(name), of) and row["came"]]
     return float(_only(found, f"{name} {of} in docs/prediction_halves.csv"))
 
 
@@ -448,7 +439,7 @@ def tried(what: str, column: str = "TFLOPS") -> float:
 
 def told(what: str) -> float:
     """A figure of trials_told.csv: of a trial whose run was not kept, as a page told it first."""
-    return float(_only([row for row in results.table("trials_told.csv") if row["id"] == what], f"{what!r} in docs/results/trials_told.csv")["value"])
+    return float(_cells("trials_told.csv", id=what)["value"])
 
 
 def costs(instruction: str, column: str) -> float:
@@ -493,7 +484,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, h100, repeat, again, beside, sweep, ncu, waits, traffic, latency, adder, generation, quantised, prefill, overhead, page, functions, decoding, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, steps, stand, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, adder, generation, quantised, prefill, overhead, page, functions, decoding, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, steps, stand, mutants, count, min, max)}
 
 
 def value(expression: str):

@@ -5,37 +5,22 @@ With --check nothing is written: exits 1 when the table, or a figure in docs/fig
 """
 from __future__ import annotations
 
-import argparse
-import difflib
-import re
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from types import ModuleType
 
 from tools import changes, results, rungs
 from tools.paths import ROOT
-from tools.plots import bytes_over_n, climb, engines, figure, halves, memory_over_n, power, regimes, roofline, tflops_over_n, tflops_per_rung, time_over_n, traffic, waterfall
-from tools.site import prose
+from tools.plots import bytes_over_n, climb, engines, figure, halves, memory_over_n, power, regimes, roofline, tflops_per_rung, time_over_n
+from tools.site import generated, prose
+from tools.site.generated import between, Stale
 
 BEGIN, END = "<!-- ladder:begin -->", "<!-- ladder:end -->"  # the whole table
 CLIMB_BEGIN, CLIMB_END = "<!-- climb:begin -->", "<!-- climb:end -->"  # ten steps of it
 TOP = "The ladder"  # its top level
-FIGURES = (
-    (climb, results.add_selection_arguments),
-    (tflops_per_rung, results.add_selection_arguments),
-    (waterfall, results.add_selection_arguments),
-    (tflops_over_n, tflops_over_n.add_arguments),
-    (time_over_n, time_over_n.add_arguments),
-    (regimes, regimes.add_arguments),
-    (power, power.add_arguments),
-    (engines, engines.add_arguments),
-)
-TRAFFIC_FIGURES = ((bytes_over_n, bytes_over_n.add_arguments), (memory_over_n, bytes_over_n.add_arguments),
-                   (roofline, bytes_over_n.add_arguments))
-
-
-class Stale(Exception):
-    """What is older than its data, and how to renew it."""
+FIGURES = (climb, tflops_per_rung, time_over_n, regimes, power, engines)
+TRAFFIC_FIGURES = (bytes_over_n, memory_over_n, roofline)
 
 
 def title(rung: rungs.Rung) -> str:
@@ -145,65 +130,38 @@ def section(csv: Path, page: Path) -> str:
         f"Rates, clocks, drivers, and which rows are of one run: [docs/results]({up}docs/results/README.md#known-gaps)."])
 
 
-def check_figures(csv: Path, read=results.read, figures=FIGURES) -> None:
+def check_figures(csv: Path, figures: Collection[ModuleType]) -> None:
     """Figures whose data are not there yet need not be there either."""
-    for module, add_arguments in figures:
-        parser = argparse.ArgumentParser()
-        add_arguments(parser)
+    for module in figures:
         svg = figure.path_of(csv, module.NAME)
         try:
-            points = module.collect(csv, read(csv), parser.parse_args([]))
+            points = figure.points_of(module, csv)
         except results.NotMeasured:
             continue
         if not figure.is_current(svg, points):
             raise Stale(f"{svg} is missing or older than {csv}; run: make plots")
 
 
-def replaced(readme: Path, text: str, generated: str, begin: str = BEGIN, end: str = END) -> str:
-    pattern = re.compile(f"{re.escape(begin)}\n.*?{re.escape(end)}", re.DOTALL)
-    if len(pattern.findall(text)) != 1:
-        raise results.ResultsError(f"{readme}: expected one line {begin} and one line {end} behind it")
-    return pattern.sub(lambda _: f"{begin}\n{generated}\n{end}", text)
+def made(csv: Path, page: Path, readme: Path | None, check: bool) -> Iterator[tuple[Path, str]]:
+    """The pages and what they should hold; Stale for a figure, which another program draws."""
+    if readme:
+        yield readme, between(readme.read_text(encoding="utf-8"), CLIMB_BEGIN, CLIMB_END, ten_steps(csv), readme)
+    yield page, between(page.read_text(encoding="utf-8"), BEGIN, END, section(csv, page), page)
+    if check and csv.is_file():
+        check_figures(csv, FIGURES)
+        check_figures(csv.with_name(csv.stem + "_traffic.csv"), TRAFFIC_FIGURES)
+        if csv.with_name(halves.CSV).is_file():
+            check_figures(csv.with_name(halves.CSV), (halves,))
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = generated.parser(__doc__)
     parser.add_argument("--csv", type=Path, default=figure.RESULTS / "h200.csv",
                         help="measured results (default: docs/results/h200.csv)")
-    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "ladder.md", help="the page of the whole table")
-    parser.add_argument("--readme", type=Path, help="the page of the ten steps (default: README.md, if no other --page is given)")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if something is stale")
+    parser.add_argument("--page", type=Path, help="the page of the whole table, alone (default: docs/ladder.md, and the README)")
     arguments = parser.parse_args()
-    arguments.csv = arguments.csv.resolve()
-    try:
-        if arguments.readme is None and arguments.page == parser.get_default("page"):
-            arguments.readme = ROOT / "README.md"
-        wanted = [(arguments.page, section(arguments.csv, arguments.page), BEGIN, END)]
-        if arguments.readme:
-            wanted.append((arguments.readme, ten_steps(arguments.csv), CLIMB_BEGIN, CLIMB_END))
-        for page, generated, begin, end in wanted:
-            old = page.read_text(encoding="utf-8")
-            new = replaced(page, old, generated, begin, end)
-            if not arguments.check:
-                page.write_text(new, encoding="utf-8")
-            elif old != new:
-                difference = difflib.unified_diff(old.splitlines(), new.splitlines(), "committed", "generated", lineterm="")
-                raise Stale("\n".join([*difference, f"{page}: the table is stale; run: make plots"]))
-        if arguments.check and arguments.csv.is_file():
-            check_figures(arguments.csv)
-            check_figures(arguments.csv.with_name(arguments.csv.stem + "_traffic.csv"), results.traffic, TRAFFIC_FIGURES)
-            if arguments.csv.with_name(halves.CSV).is_file():
-                check_figures(arguments.csv.with_name(halves.CSV), lambda path: results.table(path.name), ((halves, halves.add_arguments),))
-    except Stale as stale:
-        print(stale, file=sys.stderr)
-        return 1
-    except (results.ResultsError, rungs.RungsError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
-        return 2
-    return 0
+    pages = (arguments.page, None) if arguments.page else (ROOT / "docs" / "ladder.md", ROOT / "README.md")
+    return generated.run(arguments, lambda: made(arguments.csv.resolve(), *pages, arguments.check))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """What the site draws from the repository: chapters with their diffs and kernels, figures from the layout functions of
-the code, numbers from docs/results, and formulas set by a local KaTeX. Whatever is missing stops the build."""
+the code, and formulas set by a local KaTeX. Whatever is missing stops the build."""
 from __future__ import annotations
 
 import html
@@ -21,8 +21,9 @@ from tools.paths import DOCS, ROOT
 from tools.site import blocks, glossary_links, prose
 from tools.site.code_style import Dark
 from tools.site.drawings import DRAWINGS
-from tools.site.kernels import Kernel, kernel_name, kernel_path, Region, RungDiff, start
+from tools.site.kernels import Kernel, Region, RungDiff
 from tools.site.schemes import scheme
+from tools.site.sketch import bare
 
 KATEX = Path("/usr/share/javascript/katex")
 
@@ -36,7 +37,7 @@ FRAGMENTS = "docs/fragments"  # a page that is read before the first kernel that
 
 
 def first_of_fragments() -> rungs.Rung:
-    return next(rung for rung in rungs.known() if "ldmatrix_" in kernel_path(rung.name).read_text(encoding="utf-8"))
+    return next(rung for rung in rungs.known() if "ldmatrix_" in rung.kernel.read_text(encoding="utf-8"))
 
 
 def contents(part: str | None) -> list[str]:
@@ -91,8 +92,7 @@ class Sketch(SphinxDirective):
     def run(self):
         path = (ROOT / self.env.docname).parent / self.arguments[0]
         self.env.note_dependency(str(path))
-        svg = re.sub(r' width="[^"]*" height="[^"]*"', "", path.read_text(encoding="utf-8"), count=1)
-        svg = re.sub(r'<style>.*?</style>\n<rect class="ground"[^>]*/>\n', "", svg, flags=re.S)
+        svg = bare(path.read_text(encoding="utf-8"))
         title = re.search(r"<title>(.*?)</title>", svg)[1]
         return [nodes.raw("", f'<figure class="drawing">{svg}<figcaption>{title}</figcaption></figure>', format="html")]
 
@@ -104,7 +104,7 @@ def is_sketch(path: Path) -> bool:
 def chapter(rung: rungs.Rung, text: str) -> str:
     """A chapter as the site shows it: the change in front of what happened, the whole kernel at the end."""
     stage, docs, marked = rung.name, os.path.relpath(DOCS, rung.path), ""
-    if before := start(stage):
+    if before := rung.previous:
         marked = " The lines that this rung changed are marked."
         count = changes.since_previous()[stage][1]
         diff = f"## The change, line by line\n\n{count} lines differ from {before}.\n\n```{{rung-diff}} {stage}\n```\n\n"
@@ -121,17 +121,12 @@ def chapter(rung: rungs.Rung, text: str) -> str:
         pages = "\n".join(beside)
         text += f"\n\n## Beside the line, from here\n\n```{{toctree}}\n:maxdepth: 1\n:titlesonly:\n\n{pages}\n```\n"
     steps = f' <a href="{docs}/player.html#stage={stage}">Step through it</a>.'
-    return f"{text}\n\n## The whole kernel\n\n`{kernel_name(stage)}`.{marked}{steps}\n\n```{{kernel}} {stage}\n```\n"
+    return f"{text}\n\n## The whole kernel\n\n`{rung.directory}/kernel.cuh`.{marked}{steps}\n\n```{{kernel}} {stage}\n```\n"
 
 
 def part_page(part: rungs.Part, text: str) -> str:
     """The README of a part, and below it its rungs."""
     return f"{text}\n\n```{{rungs}} {part.name}\n:maxdepth: 1\n:titlesonly:\n```\n"
-
-
-# Blocks that the site shows in its own way, but for code that is no rung's.
-SHOWN = {"plot": "```{{plot}} {}\n```".format,
-         "region": "```{{region}} {}\n```".format}
 
 
 def read_source(app, docname: str, source: list[str]) -> None:
@@ -146,6 +141,11 @@ def read_source(app, docname: str, source: list[str]) -> None:
             return match[0]
         return f"[{match[1]}]({match[2].rstrip('/')}/README.md)" if (path / "README.md").exists() else match[1]
 
+    def block(match: re.Match) -> str:
+        """As it stands in the page, but for a part of a rung's kernel, which the site shows with its lines' numbers."""
+        is_of_a_rung = match[1] == "region" and "/" not in match[2]
+        return f"```{{region}} {match[2].strip()}\n```" if is_of_a_rung else match[3]
+
     source[0] = re.sub(r"\[([^\]\[]+)\]\(([^)#:\s]+)\)", link, source[0])
     source[0] = re.sub(r"^<!-- drawing (\S+) -->$", r"```{drawing} \1\n```", source[0], flags=re.M)
     source[0] = re.sub(r"^<!-- player (\S+) (.+) -->$", r"```{trace-player} \1\n:at: \2\n```", source[0], flags=re.M)
@@ -153,35 +153,14 @@ def read_source(app, docname: str, source: list[str]) -> None:
                        lambda match: f"```{{sketch}} {match[1]}\n```" if is_sketch(folder / match[1]) else match[0], source[0], flags=re.M)
     source[0] = glossary_links.with_roles(docname, source[0])
     source[0] = re.sub(r"^<!-- site ([a-z-]+)(.*?)\n?-->$", r"```{\1}\2\n```", source[0], flags=re.M | re.S)
-    source[0] = blocks.BLOCK.sub(lambda match: SHOWN[match[1]](match[2].strip()) if match[1] in SHOWN and "/" not in match[2] else match[3], source[0])
-    source[0] = prose.INLINE.sub(r"{number}`\1`", source[0])
+    source[0] = blocks.BLOCK.sub(block, source[0])
+    source[0] = prose.INLINE.sub(r"\2", source[0])  # which chapters.py has computed
     for rung in rungs.known():
         if docname == f"{rung.directory}/README":
             source[0] = chapter(rung, source[0])
     for part in rungs.parts():
         if docname == page_of_part(part.name):
             source[0] = part_page(part, source[0])
-
-
-# ---- numbers ---------------------------------------------------------------------------------------------------------
-
-NUMBERS = {
-    "number": prose.number,
-    "tflops": lambda name: prose.number(f"h200({name!r}).tflops:.1f"),
-    "gain": lambda name: prose.number(f"100 * (h200({name!r}).vs_previous - 1):+.1f") + " %",
-    "of-fa2": lambda name: prose.number(f"100 * h200({name!r}).vs_fa2:.1f") + " %",
-}
-
-
-def number_role(name: str):
-    def role(_role, _raw, text, _line, _inliner, options=None, content=None):
-        try:
-            return [nodes.inline(text, NUMBERS[name](text), classes=["number"])], []
-        except prose.NoRows:
-            return [nodes.inline(text, "[not measured yet]", classes=["number"])], []
-        except results.ResultsError as error:
-            raise ExtensionError(f"{{{name}}}`{text}`: {error}") from None
-    return role
 
 
 # ---- formulas --------------------------------------------------------------------------------------------------------
@@ -216,8 +195,6 @@ def setup(app):
     app.add_directive("rungs", Rungs)
     app.add_directive("drawing", Drawing)
     app.add_directive("sketch", Sketch)
-    for name in NUMBERS:
-        app.add_role(name, number_role(name))
     app.add_html_math_renderer("katex", (formula("span", "false"), None), (formula("div", "true"), None))
     for name in ("katex.min.js", "site.js"):
         app.add_js_file(name)

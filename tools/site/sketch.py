@@ -132,11 +132,15 @@ class Sketch:
                 + "\n".join(self.parts) + "\n</svg>\n")
 
 
+def bare(svg: str) -> str:
+    """For the page itself, whose style it follows, and as wide as there is room for."""
+    svg = re.sub(r'<style>.*?</style>\n<rect class="ground"[^>]*/>\n', "", svg, flags=re.S)
+    return re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg, count=1)
+
+
 def inline(sketch: Sketch) -> str:
-    """A drawing that is made while the site is built, for the page itself, whose style it follows."""
-    svg = re.sub(r'<style>.*?</style>\n<rect class="ground"[^>]*/>\n', "", sketch.svg(""), flags=re.S)
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg, count=1)  # as wide as the page has room for
-    return f'<figure class="drawing">{svg}<figcaption>{html.escape(sketch.title)}</figcaption></figure>'
+    """A drawing that is made while the site is built."""
+    return f'<figure class="drawing">{bare(sketch.svg(""))}<figcaption>{html.escape(sketch.title)}</figcaption></figure>'
 
 
 def named(kinds: str) -> str:

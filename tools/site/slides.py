@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from tools import rungs
@@ -22,25 +22,14 @@ def main() -> int:
     if not deck.is_file():
         print(f"{deck} is not there; ./ladder docs builds the site", file=sys.stderr)
         return 2
-    try:
-        only = [rungs.named(name).name for name in arguments.names]
-        arguments.folder.mkdir(parents=True, exist_ok=True)
-        print(shutil.copy(deck, arguments.folder / "slides.html"))
-        browser = handouts.browser()
-        for name in only or [""]:
-            pdf = arguments.folder / f"{name or 'slides'}.pdf"
-            sheets = handouts.print_page(browser, deck, pdf.resolve(), f"only={name}" if name else "")
-            print(f"{pdf}: {sheets} slides", flush=True)
-    except handouts.NoBrowser as error:
-        print(error, file=sys.stderr)
-        return handouts.CANNOT_RUN_HERE
-    except rungs.RungsError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+
+    def made() -> Iterator[tuple[Path, Path, str]]:
+        for name in [rungs.named(name).name for name in arguments.names] or [""]:
+            yield deck, arguments.folder / f"{name or 'slides'}.pdf", f"only={name}" if name else ""
+
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    print(shutil.copy(deck, arguments.folder / "slides.html"))
+    return handouts.printed(made, "slide")
 
 
 if __name__ == "__main__":

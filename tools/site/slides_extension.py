@@ -17,12 +17,13 @@ from tools.paths import DOCS, SITE
 from tools.site import book_extension, prose, readme
 from tools.site.code_style import Light
 from tools.site.course_extension import by_rung, number
-from tools.site.kernels import highlighted, hunks, kernel_path
-from tools.site.site_extension import DRAWINGS, first_of_fragments, NUMBERS, scheme
-from tools.site.sketch import Sketch
+from tools.site.kernels import highlighted
+from tools.site.site_extension import DRAWINGS, first_of_fragments, scheme
+from tools.site.sketch import bare, Sketch
 
 FOUNDATIONS = ("attention", "gpu", "softmax", "fragments")  # the last where its first rung stands
 LINES = 10  # of code on a slide
+ROWS = 25  # of a table; more stand in two columns
 STATIC = SITE / "static"
 ASK = "First predict it yourself: what becomes faster, by how much, and which count falls?"
 ASK_OF_THE_FIRST = "First predict it yourself: how many TFLOPS, and does it depend on n?"
@@ -80,14 +81,15 @@ def stretch(lines: list[int], text: list[str], known: set[str], most: int) -> tu
 
 def key_lines(rung: rungs.Rung) -> str:
     """The places that say most that is new, or say it no more, in the order of the file and as far as they fit."""
-    text, shown = kernel_path(rung.name).read_text(encoding="utf-8").splitlines(), highlighted(rung.name)
+    text, shown = rung.kernel.read_text(encoding="utf-8").splitlines(), highlighted(rung)
     if not rung.previous:
         first = next(n for n, line in enumerate(text, 1) if line.startswith("__global__"))
         return block([("plain", shown[n - 1]) for n in range(first, min(text.index("}", first) + 2, first + LINES))])
-    old_text, old_shown = kernel_path(rung.previous).read_text(encoding="utf-8").splitlines(), highlighted(rung.previous)
+    before = rungs.by_name()[rung.previous]
+    old_text, old_shown = before.kernel.read_text(encoding="utf-8").splitlines(), highlighted(before)
     old_names, new_names = set().union(*map(names_in, old_text)), set().union(*map(names_in, text))
     places = []
-    for old, new in hunks(rung.previous, rung.name):
+    for old, new in changes.hunks(before, rung):
         lost, removed = stretch(list(old), old_text, new_names, 4)
         won, added = stretch(list(new), text, old_names, 6)
         if removed or added:
@@ -113,10 +115,7 @@ def block(lines: list[tuple[str, str]]) -> str:
 
 
 def svg_of(svg: str) -> str:
-    svg = re.search(r"<svg.*</svg>", svg, re.S)[0]
-    svg = re.sub(r'<style>.*?</style>\n<rect class="ground"[^>]*/>\n', "", svg, flags=re.S)
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg, count=1)
-    return f'<figure class="drawing">{svg}</figure>'
+    return f'<figure class="drawing">{bare(re.search(r"<svg.*</svg>", svg, re.S)[0])}</figure>'
 
 
 def drawing(rung: rungs.Rung) -> str:
@@ -156,7 +155,6 @@ def rung_slides(rung: rungs.Rung) -> list[str]:
 def foundation(name: str) -> str:
     """A page of docs: its first drawing, what it speaks of, its first table if that needs no formulas, its question."""
     text = prose.INLINE.sub(r"\2", (DOCS / f"{name}.md").read_text(encoding="utf-8"))  # numbers without their formulas
-    text = re.sub(r"\{(number|tflops)\}`([^`]+)`", lambda match: NUMBERS[match[1]](match[2]), re.sub(r"\{term\}`([^`<]+?)(?: <[^`]*)?`", r"\1", text))
     text = re.sub(r"\$(\w)\$", r"*\1*", text)
     drawn, file = re.search(r"^```\{drawing\} (\S+)|^!\[[^\]]*\]\((drawings/\S+\.svg)\)", text, re.M).groups()
     shown = (DOCS / file).read_text(encoding="utf-8") if file else DRAWINGS[drawn]() if drawn in DRAWINGS else scheme(drawn)
@@ -171,7 +169,10 @@ def part_slide(part: rungs.Part) -> str:
     measured = {row.stage: row for row in book_extension.measured()[0]}
     rows = [f"| {rung.name} | {f'{measured[rung.name].tflops:.1f}' if rung.name in measured else ''} | {readme.title(rung)} |" for rung in part.rungs]
     title = part.title.partition(":")[0] if part.name else "The ladder, 00 to 07"
-    return slide(f"part-{part.name or 'ladder'}", html.escape(title), words("\n".join(["| rung | TFLOPS | idea |", "|---|---:|---|", *rows])), "part")
+    most = len(rows) if len(rows) <= ROWS else (len(rows) + 1) // 2
+    tables = [words("\n".join(["| rung | TFLOPS | idea |", "|---|---:|---|", *rows[at:at + most]])) for at in range(0, len(rows), most)]
+    inside = tables[0] if len(tables) == 1 else f'<div class="columns">{"".join(f"<div>{table}</div>" for table in tables)}</div>'
+    return slide(f"part-{part.name or 'ladder'}", html.escape(title), inside, "part")
 
 
 def deck() -> list[str]:

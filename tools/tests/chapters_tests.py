@@ -12,7 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 from tools import results, rungs
-from tools.site import blocks, chapters, draw, prose, readme, sketch
+from tools.site import blocks, chapters, prose, readme, sketch
 from tools.tests import fake_ladder
 from tools.tests.scratch import BUILT, FIXTURE, ROOT, Scratch
 
@@ -45,8 +45,11 @@ class ReadmeTable(Scratch):
             kernel.parent.mkdir(parents=True)
             kernel.write_text(f"{rung['word']}\n")
 
-    def renew(self, *arguments: object, csv: Path = ROOT / "none.csv") -> subprocess.CompletedProcess:
-        return self.run_anew("site.readme", "--page", self.readme, "--csv", csv, *arguments, LADDER=str(self.program), LADDER_ROOT=str(self.folder))
+    def renew(self, *arguments: object, csv: Path = ROOT / "none.csv",
+              ends: int | None = None) -> subprocess.CompletedProcess:
+        return self.run_anew("site.readme", "--page", self.readme, "--csv", csv, *arguments,
+                             ends=ends, LADDER=str(self.program),
+                             LADDER_ROOT=str(self.folder))
 
     def test_without_measurements_there_are_no_ratios(self) -> None:
         self.assertEqual(self.renew().returncode, 0)
@@ -60,8 +63,7 @@ class ReadmeTable(Scratch):
         self.assertEqual(self.renew("--check").returncode, 0)
 
     def test_measured_figures(self) -> None:
-        run = self.renew(csv=FIXTURE)
-        self.assertEqual(run.returncode, 0, run.stderr)
+        self.renew(csv=FIXTURE, ends=0)
         text = self.readme.read_text()
         self.assertIn("| +5.6 % [", text)
         self.assertNotIn("190", text)  # a rate of one run, in a table of several
@@ -73,21 +75,19 @@ class ReadmeTable(Scratch):
     def test_a_stale_table_and_a_missing_figure_fail(self) -> None:
         self.renew()
         self.readme.write_text(self.readme.read_text().replace("[00_stone]", "[00_pebble]"))
-        run = self.renew("--check")
-        self.assertEqual(run.returncode, 1)
+        run = self.renew("--check", ends=1)
         self.assertIn("make plots", run.stderr)
         self.assertIn("[00_stone]", run.stderr)
         self.renew(csv=FIXTURE)
-        run = self.renew("--check", csv=FIXTURE)
-        self.assertEqual(run.returncode, 1)
+        run = self.renew("--check", csv=FIXTURE, ends=1)
         self.assertIn("results-tflops-per-rung.svg is missing or older than", run.stderr)
 
     def test_bad_input(self) -> None:
-        self.readme.write_text("no markers\n")
-        self.assertEqual(self.renew().returncode, 2)
+        for text in ("no markers\n", f"{readme.BEGIN}\nold\n", f"{readme.BEGIN}\n{readme.END}\n" * 2, f"{readme.END}\n{readme.BEGIN}\n"):
+            self.readme.write_text(text)
+            self.assertIn("expected one line", self.renew(ends=2).stderr)
         self.program.write_text("#!/bin/sh\necho broken >&2; exit 1\n")
-        run = self.renew()
-        self.assertEqual(run.returncode, 2)
+        run = self.renew(ends=2)
         self.assertNotIn("Traceback", run.stderr)
 
 
@@ -345,14 +345,13 @@ class Drawings(Scratch):
         source = folder / "drawing.py"
         source.write_text("from tools.site.sketch import Sketch\nDRAWING = Sketch('A box', 'One box.')\nDRAWING.box(0, 0, 40, 16)\n")
         (folder / "README.md").write_text("# A chapter\n\n![](drawing.svg)\n")
-        wanted = draw.wanted(source)
-        self.assertIn("![A box](drawing.svg)", wanted[folder / "README.md"])
-        self.assertEqual(draw.stale(source), [folder / "drawing.svg", folder / "README.md"])
-        for path, text in wanted.items():
-            path.write_text(text)
-        self.assertEqual(draw.stale(source), [])
+        stale = lambda run: re.findall(r"(\w+\.\w+) is stale", run.stderr)
+        self.assertEqual(stale(self.run_anew("site.draw", source, "--check", ends=1)), ["drawing.svg", "README.md"])
+        self.run_anew("site.draw", source, ends=0)
+        self.assertIn("![A box](drawing.svg)", (folder / "README.md").read_text())
+        self.run_anew("site.draw", source, "--check", ends=0)
         source.write_text(source.read_text().replace("40", "41"))
-        self.assertEqual(draw.stale(source), [folder / "drawing.svg"])
+        self.assertEqual(stale(self.run_anew("site.draw", source, "--check", ends=1)), ["drawing.svg"])
 
 
 class RealChapters(unittest.TestCase):

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import io
 import os
 import re
@@ -14,10 +13,11 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from tools import rungs
+from tools import results, rungs
 from tools.evidence import counters, grid, machine_code, ncu, resources
 from tools.paths import DOCS, ROOT
 from tools.tests import fake_ladder
+from tools.tests.ended import ended
 
 RUNG = "01_wood"
 TWO_TILES = [fake_ladder.variant(), fake_ladder.variant("64x128, 4 warps", "Config<64, 128, 4>")]
@@ -67,15 +67,22 @@ class Resources(unittest.TestCase):
         self.assertRegex(out, r"01_wood +flash_attention<64, 32, 2> +80 +200 +0 +0 +0\n")
         self.assertRegex(out, r"01_wood +flash_attention<64, 32, 2> +90 +168 +16 +24 +8\n")
 
-    def test_a_register_too_many(self) -> None:
-        code, _, err = self.run_on(ptxas("64, 32, 2", "sm_80", 201) + ptxas("64, 32, 2", "sm_90a", 168))
-        self.assertEqual(code, 1)
-        self.assertIn("takes 201 registers on sm_80; stage.cu allows 200", err)
-
-    def test_a_spill(self) -> None:
-        code, _, err = self.run_on(ptxas("64, 32, 2", "sm_80", 200, 4, 8, 4) + ptxas("64, 32, 2", "sm_90a", 168))
-        self.assertEqual(code, 1)
-        self.assertIn("spills 4 bytes on sm_80; stage.cu allows 0", err)
+    def test_what_exceeds_its_bounds_or_has_none(self) -> None:
+        old, new, only = ptxas("64, 32, 2", "sm_80", 200), ptxas("64, 32, 2", "sm_90a", 168), [fake_ladder.variant("the only one", "")]
+        for log, ladder, said in (
+                (ptxas("64, 32, 2", "sm_80", 201) + new, {}, "takes 201 registers on sm_80; stage.cu allows 200"),
+                (ptxas("64, 32, 2", "sm_80", 200, 4, 8, 4) + new, {}, "spills 4 bytes on sm_80; stage.cu allows 0"),
+                (ptxas("1", "sm_80", 201) + ptxas("1", "sm_90a", 168), {"variants": only}, "takes 201 registers on sm_80"),
+                (ptxas("64, 128, 4", "sm_80", 100) + ptxas("64, 128, 4", "sm_90a", 100), {}, "no compiled kernel"),
+                (old, {}, "nothing was compiled for sm_90"),
+                (old, {"asked": "80-real;90a-real"}, "nothing was compiled for sm_90"),
+                (old, {"resources": fake_ladder.BOUNDS[:1]}, "no bound for sm_90"),
+                (new, {"resources": fake_ladder.BOUNDS[1:]}, "no bound for sm_80")):
+            with self.subTest(said):
+                code, _, err = self.run_on(log, **ladder)
+                self.assertEqual(code, 1)
+                self.assertIn(said, err)
+        self.assertEqual(self.run_on(old, asked="80-real")[0], 0)
 
     def test_ablations_are_shown_and_not_bound(self) -> None:
         log = (ptxas("64, 128, 4", "sm_80", 255, 400, 800, 400) + ptxas("64, 32, 2", "sm_80", 200) +
@@ -93,20 +100,6 @@ class Resources(unittest.TestCase):
         self.assertEqual((code, err), (0, ""))
         self.assertIn("<64, 32, 2, true>  (ablation)", out)
 
-    def test_every_kernel_of_a_rung_without_a_config_is_bound(self) -> None:
-        log = "".join(ptxas("1", sm, 201) for sm in ("sm_80", "sm_90a"))
-        code, _, err = self.run_on(log, variants=[fake_ladder.variant("the only one", "")])
-        self.assertEqual(code, 1)
-        self.assertIn("sm_80", err)
-
-    def test_an_architecture_that_was_not_compiled_or_not_bound(self) -> None:
-        code, _, err = self.run_on(ptxas("64, 32, 2", "sm_80", 200))
-        self.assertEqual(code, 1)
-        self.assertIn("nothing was compiled for sm_90", err)
-        self.assertEqual(self.run_on(ptxas("64, 32, 2", "sm_80", 200), asked="80-real")[0], 0)
-        self.assertEqual(self.run_on(ptxas("64, 32, 2", "sm_80", 200), asked="80-real;90a-real")[0], 1)
-        self.assertIn("no bound for sm_90", self.run_on(ptxas("64, 32, 2", "sm_80", 200), resources=fake_ladder.BOUNDS[:1])[2])
-
     def test_a_stage_of_newer_gpus_needs_no_bound_for_older_ones(self) -> None:
         newer = fake_ladder.BOUNDS[1:]
         log = ptxas("64, 32, 2", "sm_80", 4) + ptxas("64, 32, 2", "sm_90a", 168)  # it is compiled for all
@@ -114,12 +107,6 @@ class Resources(unittest.TestCase):
         self.assertEqual((code, err), (0, ""))
         self.assertRegex(out, r" 90 +168 ")
         self.assertNotRegex(out, r" 80 +4 ")
-        self.assertIn("no bound for sm_80", self.run_on(ptxas("64, 32, 2", "sm_90a", 168), resources=newer)[2])
-
-    def test_a_default_variant_that_was_not_compiled(self) -> None:
-        code, _, err = self.run_on(ptxas("64, 128, 4", "sm_80", 100) + ptxas("64, 128, 4", "sm_90a", 100))
-        self.assertEqual(code, 1)
-        self.assertIn("no compiled kernel", err)
 
     def test_no_report_and_broken_report(self) -> None:
         self.assertEqual(self.run_on(None)[0], 77)
@@ -134,7 +121,7 @@ class Resources(unittest.TestCase):
             path = Path(name) / "resources.csv"
             self.assertEqual(self.run_on(log, "--csv", str(path))[0], 0)
             lines = path.read_text().splitlines()
-        self.assertEqual(lines[0], ",".join(resources.COLUMNS))
+        self.assertEqual(lines[0], "stage,kernel,default,sm,registers,spill_bytes,spill_store_bytes,spill_load_bytes,nvcc")
         self.assertEqual(lines[1], '01_wood,"flash_attention<64, 32, 2>",1,80,200,0,0,0,')
         self.assertEqual(self.run_on(log, "--csv", "/proc/none/resources.csv")[0], 2)
 
@@ -242,19 +229,18 @@ class Traffic(unittest.TestCase):
         (self.folder / "ncu").write_text(NCU_STUB.format(python=sys.executable))
         (self.folder / "ncu").chmod(0o755)
 
-    def run_on(self, *arguments: object, ncu: bool = True, **environment: str) -> subprocess.CompletedProcess:
+    def run_on(self, *arguments: object, ncu: bool = True, ends: int | None = None,
+               **environment: str) -> subprocess.CompletedProcess:
         path = f"{self.folder}:/usr/bin:/bin" if ncu else "/usr/bin:/bin"
-        return subprocess.run([sys.executable, "-m", "tools.evidence.traffic", "--build", self.folder,
-                               "--commit", "abc", *map(str, arguments)], capture_output=True, text=True,
-                              env={**os.environ, "PATH": path, **environment})
+        command = [sys.executable, "-m", "tools.evidence.traffic", "--build", self.folder, "--commit", "abc"]
+        return ended(subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True,
+                                    env={**os.environ, "PATH": path, **environment}), ends)
 
     def rows(self) -> dict[tuple[str, str, str], dict[str, str]]:
-        with self.csv.open(encoding="utf-8", newline="") as file:
-            return {(row["stage"], row["n"], row["metric"]): row for row in csv.DictReader(file)}
+        return {(row["stage"], row["n"], row["metric"]): row for row in results.table(self.csv)}
 
     def test_kernels_are_summed_and_shares_weighted(self) -> None:
-        run = self.run_on("00_stone", "03", "--n", "512,1024", "--csv", self.csv)
-        self.assertEqual(run.returncode, 0, run.stderr)
+        run = self.run_on("00_stone", "03", "--n", "512,1024", "--csv", self.csv, ends=0)
         rows = self.rows()
         naive = rows["00_stone", "512", "dram__bytes_read.sum"]
         self.assertEqual((naive["value"], naive["batch"], naive["heads"], naive["gpu"], naive["source"], naive["commit"]),
@@ -269,9 +255,8 @@ class Traffic(unittest.TestCase):
     def test_rows_are_replaced_and_others_kept(self) -> None:
         self.run_on("03", "--n", "512", "--csv", self.csv)
         before = self.rows()
-        run = self.run_on("03", "--emulator", "--n", "512", "--csv", self.csv)
-        self.assertEqual(run.returncode, 0, run.stderr)
-        run = self.run_on("04", "--n", "512", "--csv", self.csv)
+        self.run_on("03", "--emulator", "--n", "512", "--csv", self.csv, ends=0)
+        self.run_on("04", "--n", "512", "--csv", self.csv)
         rows = self.rows()
         self.assertLessEqual(before.items(), rows.items())
         self.assertEqual(rows["03_iron", "512", "emulator.gmem_bytes_read"]["value"], "3584")
@@ -289,37 +274,30 @@ class Traffic(unittest.TestCase):
         run = self.run_on("03", "04", "--emulator", "--n", "512", "--check", self.csv)  # 04 is not recorded yet
         self.assertEqual((run.returncode, run.stdout), (0, ""), run.stderr)
         self.csv.write_text(self.csv.read_text().replace(",3584,", ",3585,"))
-        run = self.run_on("03", "--emulator", "--n", "512", "--check", self.csv)
-        self.assertEqual(run.returncode, 1)
+        run = self.run_on("03", "--emulator", "--n", "512", "--check", self.csv, ends=1)
         self.assertIn("emulator.gmem_bytes_read is 3584", run.stderr)
         self.assertEqual(self.run_on("04", "--emulator", "--n", "512", "--check", self.csv).returncode, 1)
 
     def test_what_cannot_run_here(self) -> None:
-        run = self.run_on("03", ncu=False)
-        self.assertEqual(run.returncode, 77)
+        run = self.run_on("03", ncu=False, ends=77)
         self.assertRegex(run.stderr, "ncu is not on PATH(.|\n)*ladder explain")
-        run = self.run_on("03", STUB_NO_GPU="1")
-        self.assertEqual(run.returncode, 77)
+        run = self.run_on("03", STUB_NO_GPU="1", ends=77)
         self.assertIn("No GPU: none here.", run.stderr)
-        run = self.run_on("03", "--n", "512", STUB_NO_RIGHT="1")
-        self.assertEqual(run.returncode, 77)
+        run = self.run_on("03", "--n", "512", STUB_NO_RIGHT="1", ends=77)
         self.assertIn("NVreg_RestrictProfilingToAdminUsers", run.stderr)
 
     def test_a_run_that_ncu_did_not_see(self) -> None:
-        run = self.run_on("03", "04", "--n", "512", "--csv", self.csv, STUB_LOSES="03_iron")
-        self.assertEqual(run.returncode, 1)
+        run = self.run_on("03", "04", "--n", "512", "--csv", self.csv, STUB_LOSES="03_iron", ends=1)
         self.assertIn("1 runs, but the ladder made 2", run.stderr)
         self.assertFalse(self.csv.exists())
 
     def test_a_metric_without_a_number_is_left_out(self) -> None:
-        run = self.run_on("03", "--n", "512", "--csv", self.csv, STUB_NAN="1")
-        self.assertEqual(run.returncode, 0, run.stderr)
+        run = self.run_on("03", "--n", "512", "--csv", self.csv, STUB_NAN="1", ends=0)
         self.assertIn("no number for dram__bytes_read.sum", run.stderr)
         self.assertNotIn(("03_iron", "512", "dram__bytes_read.sum"), self.rows())
 
     def test_a_stage_that_refuses_is_left_out(self) -> None:
-        run = self.run_on("03", "04", "--n", "512", "--causal", "--csv", self.csv, STUB_REFUSES="03_iron")
-        self.assertEqual(run.returncode, 0, run.stderr)
+        self.run_on("03", "04", "--n", "512", "--causal", "--csv", self.csv, STUB_REFUSES="03_iron", ends=0)
         self.assertEqual({row["stage"] for row in self.rows().values()}, {"04_steel"})
         self.assertEqual({row["causal"] for row in self.rows().values()}, {"1"})
 
@@ -327,16 +305,15 @@ class Traffic(unittest.TestCase):
         self.assertIn("There is no stage 'nix'", self.run_on("nix").stderr)
         self.assertEqual(self.run_on("03", "--n", "many").returncode, 2)
         self.csv.write_text("a,b\n1,2\n")
-        run = self.run_on("03", "--n", "512", "--csv", self.csv)
-        self.assertEqual(run.returncode, 1)
+        run = self.run_on("03", "--n", "512", "--csv", self.csv, ends=1)
         self.assertIn("its columns are not", run.stderr)
 
 
 class Grid(unittest.TestCase):
     def test_the_tables_are_what_their_rounds_say(self) -> None:
         for table in sorted((DOCS / "results").glob("*_grid.csv")):
-            with self.subTest(table.name), open(table, newline="", encoding="utf-8") as stream:
-                recorded = list(csv.DictReader(stream))
+            with self.subTest(table.name):
+                recorded = results.table(table)
                 rung = list(recorded[0])[3]
                 self.assertEqual(grid.rows([table.with_name(f"{table.stem}_rounds.csv")], rung), recorded)
 
@@ -357,10 +334,9 @@ class MachineCode(unittest.TestCase):
     def test_no_rung_changes_the_products_of_its_tile(self) -> None:
         # A kernel with a mask of its own, or without, stands there more than once; each has the same products.
         counts: dict[str, dict[str, dict[str, int]]] = {}
-        with open(ROOT / "docs" / "results" / "h200_counters.csv", encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                if row["metric"] == "sass.HMMA":
-                    counts.setdefault(row["stage"], {})[row["kernel"]] = int(row["value"])
+        for row in results.table("h200_counters.csv"):
+            if row["metric"] == "sass.HMMA":
+                counts.setdefault(row["stage"], {})[row["kernel"]] = int(row["value"])
 
         def products(rung: rungs.Rung, variant: rungs.Variant) -> set[int]:
             return {count for kernel, count in counts.get(rung.name, {}).items() if resources.variant_of(kernel, rung) == variant}
@@ -422,7 +398,7 @@ class Products(unittest.TestCase):
 
 class RungDiff(unittest.TestCase):
     def run_on(self, kernels: dict[str, str], *arguments: str, chain: dict[str, str] | None = None, parts: str = "",
-               more: dict[str, str] | None = None) -> subprocess.CompletedProcess:
+               more: dict[str, str] | None = None, ends: int | None = None) -> subprocess.CompletedProcess:
         """On kernels by directory, each of which starts from the one before it, or from what `chain` says; of those in `more` it is said why they change more lines."""
         with tempfile.TemporaryDirectory() as name:
             described, before = [], ""
@@ -435,40 +411,35 @@ class RungDiff(unittest.TestCase):
                 described.append(fake_ladder.rung(rung, (chain or {}).get(rung, before), part, more_lines={"why": (more or {}).get(rung, ""), "reason": "A reason."}))
                 before = rung
             program = fake_ladder.write(Path(name) / "ladder", described)
-            return subprocess.run([sys.executable, "-m", "tools.evidence.rung_diff", *arguments], capture_output=True,
-                                  text=True, env={**os.environ, "LADDER": str(program), "LADDER_ROOT": name})
+            return ended(subprocess.run([sys.executable, "-m", "tools.evidence.rung_diff", *arguments], capture_output=True, text=True,
+                                        env={**os.environ, "LADDER": str(program), "LADDER_ROOT": name}), ends)
 
     kernels = {"01_wood": "a\nb\nc\nd\n", "02_next": "a\nB\nB2\nc\n", "03_more": "a\nB\nB2\nc\n"}
 
     def test_counts_a_replaced_line_once(self) -> None:
-        run = self.run_on(self.kernels, "--most", "3")
-        self.assertEqual(run.returncode, 0, run.stderr)
+        run = self.run_on(self.kernels, "--most", "3", ends=0)
         # b became B and B2: 2; d was removed: 1.
         self.assertRegex(run.stdout, r"^02_next +3 changed lines since 01_wood\n03_more +0 changed lines since 02_next\n$")
 
     def test_every_rung_is_compared_with_the_one_that_it_starts_from(self) -> None:
         run = self.run_on({"00_stone": "x\n", "side/p01_clay": "a\n", "side/p02_mud": "a\nb\n", "01_wood": "y\n"}, "--most", "1",
-                          chain={"01_wood": "00_stone"})
-        self.assertEqual(run.returncode, 0, run.stderr)
+                          chain={"01_wood": "00_stone"}, ends=0)
         self.assertRegex(run.stdout, r"^p01_clay +1 changed lines since 00_stone\np02_mud +1 changed lines since p01_clay\n"
                                      r"01_wood +1 changed lines since 00_stone\n$")
 
     def test_the_first_rung_has_nothing_before_it(self) -> None:
-        run = self.run_on(self.kernels, "1")
-        self.assertEqual(run.returncode, 0, run.stderr)
+        run = self.run_on(self.kernels, "1", ends=0)
         self.assertEqual(run.stdout, "01_wood is the first rung; there is nothing before it to compare with.\n")
 
     def test_too_many(self) -> None:
-        run = self.run_on(self.kernels, "--most", "2")
-        self.assertEqual(run.returncode, 1)
+        run = self.run_on(self.kernels, "--most", "2", ends=1)
         self.assertRegex(run.stderr, "^02_next: 3 changed lines, more than 2: .* more_lines.\n$")
 
     def test_lines_that_are_said_as_a_part_are_no_change(self) -> None:
         kernels = {"01_wood": "a\nb\nc\nd\ne\n", "02_next": '#include "common/words/some.cuh"\na\nD\n'}
         parts = "  b\nc\n  e\n"
         self.assertEqual(self.run_on(kernels, "--most", "3").returncode, 1)
-        run = self.run_on(kernels, "--most", "3", parts=parts)
-        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        run = self.run_on(kernels, "--most", "3", parts=parts, ends=0)
         self.assertIn(" 5 changed lines since 01_wood, 3 of them said as parts\n", run.stdout)
         self.assertEqual(self.run_on(kernels, "--most", "1", parts=parts).returncode, 1)
 
@@ -481,8 +452,7 @@ class RungDiff(unittest.TestCase):
 
     def test_shows_one_stage_by_any_of_its_names(self) -> None:
         for name in ("2", "02", "next", "02_next", "02_next/", "NEXT"):
-            run = self.run_on(self.kernels, name)
-            self.assertEqual(run.returncode, 0, run.stderr)
+            run = self.run_on(self.kernels, name, ends=0)
             self.assertIn("+B2\n", run.stdout)
             self.assertIn("02_next: 3 changed lines since 01_wood\n", run.stdout)
 
@@ -496,11 +466,9 @@ class RungDiff(unittest.TestCase):
 
     def test_bad_use(self) -> None:
         for arguments in ((), ("--most",), ("--most", "x"), ("--most", "0", "02_next=3"), ("--most", "0", "--most-new", "x")):
-            run = self.run_on(self.kernels, *arguments)
-            self.assertEqual(run.returncode, 2)
+            run = self.run_on(self.kernels, *arguments, ends=2)
             self.assertIn("usage: rung_diff", run.stderr)
-        run = self.run_on(self.kernels, "9")
-        self.assertEqual(run.returncode, 2)
+        run = self.run_on(self.kernels, "9", ends=2)
         self.assertIn("Nearest: 03_more, 02_next, 01_wood.", run.stderr)
 
 

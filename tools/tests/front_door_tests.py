@@ -1,14 +1,12 @@
 """The front door and the Makefile, with stubs in place of cmake, ctest, apt-get and the built program."""
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import pty
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +15,7 @@ import unittest
 from pathlib import Path
 
 from tools.paths import ROOT
+from tools.tests.ended import ended
 
 TOOLS = "bash cat chmod cp dirname echo env flock make mkdir nproc readlink realpath rm sed sh sleep sort tail touch tr xargs".split()
 HANG_S = 1200  # nothing here takes a tenth of it on the slowest laptop; a limit against hanging for ever
@@ -107,9 +106,11 @@ class Door(unittest.TestCase):
                 "STUB_PROGRAM": str(self.home / "program"), "STUB_BIN": str(self.bin),
                 "STUB_TOOLS": str(self.tools), **environment}
 
-    def run_door(self, *arguments: str, program: str = "./ladder", user: str | None = None, **environment: str):
-        return subprocess.run([program, *arguments], cwd=self.repository, env=self.variables(**environment), text=True, user=user,
-                              capture_output=True, stdin=subprocess.DEVNULL, timeout=HANG_S)
+    def run_door(self, *arguments: str, program: str = "./ladder", user: str | None = None, ends: int | None = None,
+                 **environment: str):
+        run = subprocess.run([program, *arguments], cwd=self.repository, env=self.variables(**environment), text=True, user=user,
+                             capture_output=True, stdin=subprocess.DEVNULL, timeout=HANG_S)
+        return ended(run, ends)
 
     def start_door(self, *arguments: str, **environment: str) -> subprocess.Popen:
         return subprocess.Popen(["./ladder", *arguments], cwd=self.repository, env=self.variables(**environment), text=True,
@@ -131,8 +132,7 @@ class Climbing(Door):
         self.install_tools()
 
     def test_builds_checks_and_prints_the_table(self) -> None:
-        run = self.run_door()
-        self.assertEqual(run.returncode, 0, run.stderr)
+        run = self.run_door(ends=0)
         programs = [line.split()[0] for line in self.calls().splitlines()]
         self.assertEqual(programs, ["cmake", "cmake", "ladder", "ladder"])
         self.assertIn("ladder check --quick\nladder \n", self.calls())
@@ -146,18 +146,15 @@ class Climbing(Door):
         self.assertIn("--target ladder\nladder check --quick\nladder \n", self.calls())
 
     def test_a_failed_check_still_prints_the_table_and_fails(self) -> None:
-        run = self.run_door(STUB_CHECK="1")
-        self.assertEqual(run.returncode, 1)
+        self.run_door(STUB_CHECK="1", ends=1)
         self.assertIn("ladder check --quick\nladder \n", self.calls())
 
     def test_an_interrupted_check_ends_the_climb(self) -> None:
-        run = self.run_door(STUB_CHECK="130")
-        self.assertEqual(run.returncode, 130)
+        self.run_door(STUB_CHECK="130", ends=130)
         self.assertTrue(self.calls().endswith("ladder check --quick\n"), self.calls())
 
     def test_a_failed_configuration_shows_why(self) -> None:
-        run = self.run_door(STUB_CONFIGURE="broken")
-        self.assertEqual(run.returncode, 77)
+        run = self.run_door(STUB_CONFIGURE="broken", ends=77)
         self.assertIn("CMake Error: stub", run.stderr)
         self.assertNotIn("ladder", self.calls().replace(str(self.home), ""))
 
@@ -193,8 +190,7 @@ class Climbing(Door):
         moved = self.home / "a b"
         self.repository = self.repository.rename(moved)
         self.log.write_text("")
-        run = self.run_door("check", "01")
-        self.assertEqual(run.returncode, 0, run.stderr)
+        self.run_door("check", "01", ends=0)
         self.assertIn("--fresh", self.calls())
         self.log.write_text("")
         self.run_door()
@@ -208,13 +204,11 @@ class Climbing(Door):
 
     def test_a_build_directory_that_cannot_be_written(self) -> None:
         (self.home / "file").touch()
-        run = self.run_door(LADDER_BUILD=str(self.home / "file" / "build"))
-        self.assertEqual(run.returncode, 2)
+        run = self.run_door(LADDER_BUILD=str(self.home / "file" / "build"), ends=2)
         self.assertIn("Not a directory", run.stderr)
         self.assertIn("LADDER_BUILD=DIRECTORY", run.stderr)
         (self.repository / "build").touch()
-        run = self.run_door()
-        self.assertEqual(run.returncode, 77)
+        run = self.run_door(ends=77)
         self.assertIn("The build can be elsewhere: LADDER_BUILD=DIRECTORY ./ladder", run.stderr)
         self.assertEqual(self.calls(), "")
 
@@ -246,12 +240,10 @@ class Words(Door):
     def test_an_unknown_word_is_answered_before_anything_is_done(self) -> None:
         for word, nearest in (("tset", " Did you mean test?"), ("chek", " Did you mean check?"), ("hlep", " Did you mean help?"),
                               ("xyzzy", ""), ("a b", "")):
-            run = self.run_door(word)
-            self.assertEqual(run.returncode, 2, run.stderr)
+            run = self.run_door(word, ends=2)
             self.assertTrue(run.stderr.startswith(f"./ladder has no word '{word}'.{nearest}\n  There are: test docs "), run.stderr)
         for stage in ("01_wood", "1", "wood", "WOOD/"):
-            run = self.run_door(stage)
-            self.assertEqual(run.returncode, 2, run.stderr)
+            run = self.run_door(stage, ends=2)
             self.assertIn("./ladder check 01 ", run.stderr)
         for stage in ("p02_clay", "p2", "p02", "clay", "side/p02_clay/"):
             self.assertIn("./ladder check p02 ", self.run_door(stage).stderr)
@@ -265,8 +257,7 @@ class Words(Door):
     def test_learn_and_grade_are_scripts_that_ask_the_built_program(self) -> None:
         self.install_tools()
         for word in ("learn", "grade"):
-            run = self.run_door(word, "hint")
-            self.assertEqual(run.returncode, 0, run.stderr)
+            self.run_door(word, "hint", ends=0)
             calls = self.calls().splitlines()
             self.assertEqual(calls[-1], f"python3 -B -m tools.course.{word}")
             self.assertTrue(any(call.startswith("cmake --build") for call in calls[:-1]))
@@ -278,8 +269,7 @@ class Words(Door):
         self.assertEqual(listed[1].split(" | "), program)
 
     def test_a_compiler_that_is_not_there(self) -> None:
-        run = self.run_door(CXX="nope -m64")
-        self.assertEqual(run.returncode, 2)
+        run = self.run_door(CXX="nope -m64", ends=2)
         self.assertIn("CXX is 'nope -m64', and there is no such program.", run.stderr)
         self.assertIn("Unset CXX", run.stderr)
         self.assertEqual(self.calls(), "")
@@ -345,8 +335,7 @@ class Words(Door):
 
     def test_help_needs_no_build(self) -> None:
         for words, said in ((["--help"], "./ladder test"), (["test", "-h"], "./ladder test"), (["docs", "--help"], "./ladder docs")):
-            run = self.run_door(*words)
-            self.assertEqual(run.returncode, 0)
+            run = self.run_door(*words, ends=0)
             self.assertIn(said, run.stdout)
         self.assertEqual(self.calls(), "")
 
@@ -354,8 +343,7 @@ class Words(Door):
         if os.geteuid() != 0:
             self.skipTest("needs root")
         write_program(self.bin / "apt-get", APT)
-        run = self.run_door("docs")
-        self.assertEqual(run.returncode, 0, run.stderr)
+        run = self.run_door("docs", ends=0)
         self.assertRegex(self.calls(), r"cmake .* --target ladder\n(python3 -c .*\n)*python3 -m sphinx -q\n$")
         self.assertIn("build/site/index.html", run.stderr)
         self.assertNotIn("chromium", self.calls())
@@ -363,8 +351,7 @@ class Words(Door):
         self.assertRegex(self.calls(), r"apt-get .*install.* chromium chromium-driver")
 
     def test_docs_refuse_what_they_do_not_know(self) -> None:
-        run = self.run_door("docs", "--test")
-        self.assertEqual(run.returncode, 2)
+        run = self.run_door("docs", "--test", ends=2)
         self.assertIn("--tests, not --test", run.stderr)
 
     def test_build_sets_up_and_runs_nothing(self) -> None:
@@ -380,8 +367,7 @@ class Tests(Door):
         self.install_tools()
 
     def test_runs_ctest(self) -> None:
-        run = self.run_door("test")
-        self.assertEqual(run.returncode, 0, run.stderr)
+        self.run_door("test", ends=0)
         self.assertIn("--target all\nctest --test-dir", self.calls())
 
     def test_hands_arguments_to_ctest(self) -> None:
@@ -394,81 +380,59 @@ class Tests(Door):
 
 
 class Installing(Door):
-    def test_asks_apt_for_what_is_missing_and_says_what(self) -> None:
-        if os.geteuid() != 0:
-            self.skipTest("needs root")
-        write_program(self.bin / "apt-get", APT)
-        run = self.run_door("test")
-        self.assertEqual(run.returncode, 0, run.stderr)
-        for package in ("g++", "cmake", "ninja-build", "libfmt-dev", "catch2"):
-            self.assertRegex(self.calls(), rf"apt-get .*install.* {package}".replace("+", r"\+"))
-            self.assertIn(package, run.stderr)
-
-    def test_only_the_missing_header_is_installed(self) -> None:
-        if os.geteuid() != 0:
-            self.skipTest("needs root")
-        self.install_tools()
-        write_program(self.bin / "apt-get", APT)
-        self.run_door(STUB_HEADERS_MISSING="libfmt-dev")
-        self.assertRegex(self.calls(), r"apt-get .*no-install-recommends libfmt-dev\n")
-
     def test_where_the_ladder_was_built_nothing_is_missing(self) -> None:
         functions = re.search(r"^find_python\(\).*?(?=^install_missing\(\))", (ROOT / "ladder").read_text(), re.M | re.S)
         assert functions
         run = subprocess.run(["bash", "-c", f"{functions[0]}\nmissing_packages ladder"], capture_output=True, text=True)
         self.assertEqual(run.stdout, "")
 
-    def test_says_why_apt_failed(self) -> None:
-        if os.geteuid() != 0:
-            self.skipTest("needs root")
+    def test_without_apt_lists_what_to_install(self) -> None:
+        run = self.run_door(ends=77)
+        self.assertIn("libcli11-dev", run.stderr)
+        self.assertIn("no apt-get", run.stderr)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "needs root, also to become somebody else")
+class InstallingByApt(Door):
+    def setUp(self) -> None:
+        super().setUp()
         write_program(self.bin / "apt-get", APT)
-        run = self.run_door(STUB_APT="broken")
-        self.assertEqual(run.returncode, 77)
+        for path in (self.home, *self.home.rglob("*")):
+            path.chmod(0o777)  # nobody shall get in, too
+
+    def test_asks_for_what_is_missing_and_says_what(self) -> None:
+        run = self.run_door("test", ends=0)
+        for package in ("g++", "cmake", "ninja-build", "libfmt-dev", "catch2"):
+            self.assertRegex(self.calls(), rf"apt-get .*install.* {package}".replace("+", r"\+"))
+            self.assertIn(package, run.stderr)
+
+    def test_only_the_missing_header_is_installed(self) -> None:
+        self.install_tools()
+        self.run_door(STUB_HEADERS_MISSING="libfmt-dev")
+        self.assertRegex(self.calls(), r"apt-get .*no-install-recommends libfmt-dev\n")
+
+    def test_says_why_it_failed(self) -> None:
+        run = self.run_door(STUB_APT="broken", ends=77)
         self.assertIn("Unable to locate package stub", run.stderr)
         self.assertIn("apt-get could not install: ", run.stderr)
         self.assertRegex(self.calls(), "apt-get .*update\n")
 
-    def test_without_apt_lists_what_to_install(self) -> None:
-        run = self.run_door()
-        self.assertEqual(run.returncode, 77)
-        self.assertIn("libcli11-dev", run.stderr)
-        self.assertIn("no apt-get", run.stderr)
-
     def test_without_root_and_sudo_prints_the_command(self) -> None:
-        if os.geteuid() != 0:
-            self.skipTest("needs root to become somebody else")
-        write_program(self.bin / "apt-get", APT)
-        self.home.chmod(0o755)
-        self.repository.chmod(0o777)
-        run = self.run_door(user="nobody")
-        self.assertEqual(run.returncode, 77)
+        run = self.run_door(user="nobody", ends=77)
         self.assertRegex(run.stderr, r"As root, run:\n  apt-get update && apt-get install --no-install-recommends .*cmake")
         self.assertRegex(run.stderr, r"install --no-install-recommends .*g\+\+")
         self.assertNotIn("Installing what", run.stderr)
 
     def test_names_all_packages_at_once(self) -> None:
-        write_program(self.bin / "apt-get", APT)
-        if os.geteuid() != 0:
-            self.skipTest("needs root to become somebody else")
-        self.home.chmod(0o755)
-        self.repository.chmod(0o777)
-        run = self.run_door("docs", "--tests", user="nobody")
-        self.assertEqual(run.returncode, 77, run.stderr)
+        run = self.run_door("docs", "--tests", user="nobody", ends=77)
         self.assertRegex(run.stderr, r"install --no-install-recommends .*chromium.* cmake ")
 
     def test_sudo_is_asked_once(self) -> None:
-        if os.geteuid() != 0:
-            self.skipTest("needs root to become somebody else")
-        write_program(self.bin / "apt-get", APT)
         write_program(self.bin / "sudo", SUDO)
-        for path in (self.home, *self.home.rglob("*")):
-            path.chmod(0o777)
-        run = self.run_door(user="nobody", STUB_SUDO="1")
-        self.assertEqual(run.returncode, 77)
+        run = self.run_door(user="nobody", STUB_SUDO="1", ends=77)
         self.assertEqual(self.calls(), "sudo -v\n")
         self.assertIn("sudo does not give it here. As root, run:\n  apt-get update && apt-get install", run.stderr)
-        run = self.run_door(user="nobody")
-        self.assertEqual(run.returncode, 0, run.stderr)
+        self.run_door(user="nobody", ends=0)
         self.assertRegex(self.calls(), r"sudo -v\nsudo env .*apt-get .*update\n.*\nsudo env .*apt-get .* install ")
 
 
@@ -538,15 +502,14 @@ class Nvcc(unittest.TestCase):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_program(path, f'#!/bin/bash\necho "Cuda compilation tools, release {release}, V{release}.88"\n')
 
-    def run_script(self, **environment: str) -> subprocess.CompletedProcess:
+    def run_script(self, ends: int | None = None, **environment: str) -> subprocess.CompletedProcess:
         self.log.write_text("")
-        return subprocess.run([self.home / "script", self.directory], env={"PATH": str(self.bin), "STUB_LOG": str(self.log),
-                              "STUB_HOME": str(self.home), **environment}, text=True, capture_output=True, timeout=HANG_S)
+        variables = {"PATH": str(self.bin), "STUB_LOG": str(self.log), "STUB_HOME": str(self.home), **environment}
+        return ended(subprocess.run([self.home / "script", self.directory], env=variables, text=True, capture_output=True,
+                                    timeout=HANG_S), ends)
 
     def answer(self, **environment: str) -> str:
-        run = self.run_script(**environment)
-        self.assertEqual(run.returncode, 0, run.stderr)
-        return run.stdout
+        return self.run_script(**environment, ends=0).stdout
 
     def test_one_that_is_installed_is_taken_and_nothing_fetched(self) -> None:
         self.write_nvcc(self.home / "cuda/bin/nvcc", "12.4")
@@ -587,8 +550,7 @@ class Make(Door):
         self.install_tools()
 
     def test_a_stage_is_checked_timed_and_explained(self) -> None:
-        run = self.run_door("01_wood", program="make", STUB_BENCH="77")
-        self.assertEqual(run.returncode, 0, run.stderr)
+        self.run_door("01_wood", program="make", STUB_BENCH="77", ends=0)
         self.assertIn("ladder check 01_wood\n", self.calls())
         self.assertIn("ladder bench 01_wood\n", self.calls())
         self.assertIn("ladder explain 01_wood\n", self.calls())
@@ -603,8 +565,7 @@ class Make(Door):
                                  ("side/p02_clay", ("p2", "p02", "clay", "p02_clay", "side/p02_clay"))):
             for name in names:
                 self.log.write_text("")
-                run = self.run_door(name, program="make")
-                self.assertEqual(run.returncode, 0, run.stderr)
+                self.run_door(name, program="make", ends=0)
                 self.assertIn(f"ladder check {Path(directory).name}\n", self.calls())
         # A rung may be called as a target is; the target stays.
         (self.repository / "43_test").mkdir()

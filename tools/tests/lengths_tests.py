@@ -20,7 +20,7 @@ def said_in_parts() -> dict[str, list[str]]:
     for name, rung in rungs.by_name().items():
         number = name.split("_")[0]
         if number.isdigit() and int(number) >= FIRST:
-            found[name] = (rung.path / "kernel.cuh").read_text(encoding="utf-8").splitlines()
+            found[name] = rung.kernel.read_text(encoding="utf-8").splitlines()
     return found
 
 
@@ -90,7 +90,7 @@ class Lengths(unittest.TestCase):
         self.assertEqual(too_long(said_in_parts()), [])
 
     def test_kernels_end_in_a_dispatch_of_their_roles(self) -> None:
-        kernels = said_in_parts() | {name: (rung.path / "kernel.cuh").read_text(encoding="utf-8").splitlines()
+        kernels = said_in_parts() | {name: rung.kernel.read_text(encoding="utf-8").splitlines()
                                      for name, rung in rungs.by_name().items() if name.startswith("f0")}
         self.assertGreater(len(kernels), 50)
         self.assertEqual(not_dispatched(kernels), [])
@@ -100,14 +100,14 @@ class Lengths(unittest.TestCase):
         self.assertIn("70_none sends no warp", not_dispatched({"70_none": ["__global__ void k() {", "}"]})[0])
 
     def test_no_line_is_wide(self) -> None:
-        files = [*(rung.path / "kernel.cuh" for rung in rungs.by_name().values()), *sorted(Path(ROOT, "common", "words").glob("*.cuh")),
+        files = [*(rung.kernel for rung in rungs.by_name().values()), *sorted(Path(ROOT, "common", "words").glob("*.cuh")),
                  ROOT / "common" / "attention.hpp", ROOT / "models" / "reading.cuh", ROOT / "backward" / "reading.cuh"]
         self.assertGreater(len(files), 100)
         self.assertEqual([wrong for path in files
                           for wrong in too_wide(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8").splitlines())], [])
 
     def test_pages_explain_what_kernels_say(self) -> None:
-        texts = {name: re.sub(r"//.*", "", (rung.path / "kernel.cuh").read_text(encoding="utf-8")) for name, rung in rungs.by_name().items()}
+        texts = {name: re.sub(r"//.*", "", rung.kernel.read_text(encoding="utf-8")) for name, rung in rungs.by_name().items()}
         pages = {name: Path(ROOT, "docs", f"{name}.md").read_text(encoding="utf-8") for name in ("kernels", "parts")}
         for header in sorted(Path(ROOT, "common", "words").glob("*.cuh")):
             name = header.stem
@@ -123,7 +123,7 @@ class Lengths(unittest.TestCase):
     def test_heads_say_what_is_shared(self) -> None:
         looked = 0
         for name, rung in rungs.by_name().items():
-            if said := shared_in_head((rung.path / "kernel.cuh").read_text(encoding="utf-8")):
+            if said := shared_in_head(rung.kernel.read_text(encoding="utf-8")):
                 looked += 1
                 self.assertLess(abs(said[0] - rung.variants[0].smem_bytes), 1 if said[1] else 1024, name)
         self.assertGreater(looked, 80)

@@ -1,9 +1,9 @@
 """The plots, run on invented figures of an invented ladder (fixtures/results.csv: gpu is "test") and on broken files."""
 from __future__ import annotations
 
-import argparse
-import csv
+import contextlib
 import importlib
+import io
 import re
 import shutil
 import unittest
@@ -11,10 +11,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from tools import results
-from tools.plots import bytes_over_n, figure, over_n, roofline, traffic
+from tools.plots import bytes_over_n, figure, over_n, roofline, tflops_per_rung
 from tools.tests.scratch import FIXTURE, Scratch
 
-FIGURES = ("tflops_per_rung", "waterfall", "tflops_over_n")
+FIGURES = ("tflops_per_rung", "time_over_n")
 
 
 class Drawing(Scratch):
@@ -22,34 +22,27 @@ class Drawing(Scratch):
         texts = {}
         for name in FIGURES:
             first, second = self.folder / f"{name}.svg", self.folder / f"{name}-2.svg"
-            run = self.run_anew(name, FIXTURE, "-o", first)
-            self.assertEqual(run.returncode, 0, run.stderr)
-            self.assertEqual(self.run_here(name, FIXTURE, "-o", second), 0)
+            self.run_anew("plots", name, FIXTURE, "-o", first, ends=0)
+            self.plot(name, FIXTURE, "-o", second)
             self.assertEqual(first.read_bytes(), second.read_bytes())
             root = ElementTree.parse(first).getroot()
             self.assertTrue(root.tag.endswith("svg"))
             texts[name] = " ".join(root.itertext())
         for words in ("06_chrome", "fa2", "210", "mma.sync alone", "400", "wgmma alone", "500", "turns", "test, batch 16"):
             self.assertIn(words, texts["tflops_per_rung"])
-        for words in ("04_steel", "+0.3 %", "[+0.1, +0.6]", "same", "-1.1 %"):
-            self.assertIn(words, texts["waterfall"])
-        for words in ("16384", "batch x N = 16384", "cudnn"):
-            self.assertIn(words, texts["tflops_over_n"])
+        for words in ("00 to 07", "batch x N = 16384", "milliseconds per head", "cudnn"):
+            self.assertIn(words, texts["time_over_n"])
         self.assertNotIn("64x128, 4 warps", texts["tflops_per_rung"])  # an ablation is no rung
 
     def test_rates_of_several_runs_are_told_apart(self) -> None:
         path = self.folder / FIXTURE.name
-        with FIXTURE.open(newline="") as old, path.open("w", newline="") as new:
-            rows = list(csv.DictReader(old))
-            writer = csv.DictWriter(new, list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(row | {"commit": "0123456789ab" if row["stage"] == "06_chrome" else "b" * 12} for row in rows)
-        for name in ("tflops_per_rung", "tflops_over_n", "time_over_n"):
+        results.write_table(path, [row | {"commit": "0123456789ab" if row["stage"] == "06_chrome" else "b" * 12}
+                                   for row in results.table(FIXTURE)])
+        for name in ("tflops_per_rung", "time_over_n"):
             texts = []
             for file in (FIXTURE, path):
                 svg = self.folder / f"{name}.svg"
-                run = self.run_script(name, file, "-o", svg)
-                self.assertEqual(run.returncode, 0, run.stderr)
+                self.plot(name, file, "-o", svg)
                 texts.append(" ".join(ElementTree.parse(svg).getroot().itertext()))
             self.assertNotIn("letter", texts[0], name)
             self.assertIn("2 runs, a letter each", texts[1], name)
@@ -59,47 +52,32 @@ class Drawing(Scratch):
         path = self.folder / FIXTURE.name
         rows = [line for line in FIXTURE.read_text().splitlines() if ",normal," in line]
         path.write_text(FIXTURE.read_text() + "\n".join(row.replace(",normal,", ",peaky,") for row in rows) + "\n")
-        for name in (*FIGURES, "time_over_n"):
+        for name in FIGURES:
             module = importlib.import_module(f"tools.plots.{name}")
-            parser = argparse.ArgumentParser()
-            getattr(module, "add_arguments", results.add_selection_arguments)(parser)
-            points = [module.collect(csv, results.read(csv), parser.parse_args([])) for csv in (FIXTURE, path)]
-            self.assertEqual(*points, name)
+            self.assertEqual(*(figure.points_of(module, csv) for csv in (FIXTURE, path)), name)
 
     def test_a_figure_knows_its_data(self) -> None:
         path = self.folder / "a.svg"
-        self.run_script("tflops_per_rung", FIXTURE, "-o", path)
-        arguments = results.Selection()
-        from tools.plots import tflops_per_rung
-        points = tflops_per_rung.collect(FIXTURE, results.read(FIXTURE), arguments)
+        self.plot("tflops_per_rung", FIXTURE, "-o", path)
+        points = figure.points_of(tflops_per_rung, FIXTURE)
         self.assertTrue(figure.is_current(path, points))
         points["rungs"][0][-1] += 0.1
         self.assertFalse(figure.is_current(path, points))
 
     def test_a_shape_that_was_not_measured_is_named(self) -> None:
-        run = self.run_script("tflops_per_rung", FIXTURE, "--n", 777, "-o", self.folder / "a.svg")
-        self.assertEqual(run.returncode, 2)
-        self.assertIn("N = 777", run.stderr)
-        self.assertIn("N = 16384", run.stderr)  # what there is
+        with self.assertRaisesRegex(results.ResultsError, "N = 777(.|\n)*N = 16384"):  # and what there is
+            results.select(FIXTURE, results.read(FIXTURE), results.Selection(n=777))
 
-    def test_help_and_unwritable_output(self) -> None:
-        for name in FIGURES:
-            run = self.run_script(name, "--help")
-            self.assertEqual(run.returncode, 0)
-            self.assertIn("--regime", run.stdout)
-        run = self.run_script("waterfall", FIXTURE, "-o", "/proc/none/a.svg")
-        self.assertEqual(run.returncode, 2)
-        self.assertIn("/proc/none", run.stderr)
-        self.assertNotIn("Traceback", run.stderr)
+    def test_unwritable_output(self) -> None:
+        said = self.plot("tflops_per_rung", FIXTURE, "-o", "/proc/none/a.svg", ends=2)
+        self.assertIn("/proc/none", said)
 
     def test_no_label_leaves_its_figure(self) -> None:
         from matplotlib import pyplot
 
         for name in FIGURES:
             module = importlib.import_module(f"tools.plots.{name}")
-            parser = argparse.ArgumentParser()
-            getattr(module, "add_arguments", results.add_selection_arguments)(parser)
-            points = module.collect(FIXTURE, results.read(FIXTURE), parser.parse_args([]))
+            points = figure.points_of(module, FIXTURE)
             drawn = figure.make(points, module.render, module.heights(points))
             drawn.canvas.draw()
             labels = [label for axes in drawn.axes for label in (*axes.texts, axes.title, axes.xaxis.label, axes.yaxis.label,
@@ -119,14 +97,12 @@ class Drawing(Scratch):
 class Regimes(Scratch):
     def test_in_turns_and_alone(self) -> None:
         path, drawn = self.folder / "results.csv", self.folder / "a.svg"
-        run = self.run_script("regimes", FIXTURE, "-o", drawn)
-        self.assertEqual(run.returncode, 77)
-        self.assertIn("ladder bench --alone", run.stderr)
+        said = self.plot("regimes", FIXTURE, "-o", drawn, ends=77)
+        self.assertIn("ladder bench --alone", said)
         lines = FIXTURE.read_text().splitlines()
         at_the_headline = [line for line in lines[1:] if ",turns," in line and ",16,16,8192,128,0," in line and '"' not in line]
         path.write_text("\n".join([*lines, *(line.replace(",turns,", ",alone,") for line in at_the_headline[2:4])]) + "\n")
-        run = self.run_script("regimes", path, "-o", drawn)
-        self.assertEqual(run.returncode, 0, run.stderr)
+        self.plot("regimes", path, "-o", drawn)
         text = " ".join(ElementTree.parse(drawn).getroot().itertext())
         names = [line.split(",")[0] for line in at_the_headline]
         for name in names[2:4]:
@@ -137,10 +113,8 @@ class Regimes(Scratch):
 class DarkPages(Scratch):
     def test_no_ink_stays_dark(self) -> None:
         """Every colour that is written into a figure and would not stand out on a dark page has another one there."""
-        from tools.plots import waterfall
-
-        points = waterfall.collect(FIXTURE, results.read(FIXTURE), results.Selection())
-        figure.draw(points, waterfall.render, self.folder / "a.svg", waterfall.heights(points))
+        points = figure.points_of(tflops_per_rung, FIXTURE)
+        figure.draw(points, tflops_per_rung.render, self.folder / "a.svg", tflops_per_rung.heights(points))
         text = (self.folder / "a.svg").read_text()
         rules, body = text.split("</style>", 1)
         self.assertIn("prefers-color-scheme: dark", rules)
@@ -194,7 +168,7 @@ class TrafficFigures(Scratch):
         path, texts = self.write(traffic_rows()), {}
         for name in TRAFFIC_FIGURES:
             file = self.folder / f"{name}.svg"
-            self.assertEqual(self.run_here(name, path, "-o", file), 0)
+            self.plot(name, path, "-o", file)
             texts[name] = " ".join(ElementTree.parse(file).getroot().itertext())
         for words in ("01 02", "06_chrome", "4nd + 4n²d/128", "8nd + 4n²", "dram__bytes_read.sum", "lts__t_bytes.sum"):
             self.assertIn(words, texts["bytes_over_n"])
@@ -208,9 +182,9 @@ class TrafficFigures(Scratch):
         rows = (self.folder / "test.csv").read_text()
         ceiling = next(line for line in rows.splitlines() if line.startswith("mma_sync,"))
         (self.folder / "test.csv").write_text(f"{rows.rstrip()}\n{ceiling.replace('mma_sync,', 'l2_read,').replace(',400,', ',5.25,')}\n")
-        points = roofline.collect(path, results.traffic(path), None)
+        points = figure.points_of(roofline, path)
         self.assertEqual([panel["reached"] for panel in points["panels"]], [None, 5.25])
-        self.run_script("roofline", path, "-o", self.folder / "a.svg")
+        self.plot("roofline", path, "-o", self.folder / "a.svg")
         self.assertIn("5.25 TB/s reached", (self.folder / "a.svg").read_text())
 
     def test_the_name_of_a_line_stays_short(self) -> None:
@@ -221,11 +195,11 @@ class TrafficFigures(Scratch):
 
     def test_values_are_per_head(self) -> None:
         path = self.write(traffic_rows())
-        points = bytes_over_n.collect(path, results.traffic(path), None)
+        points = figure.points_of(bytes_over_n, path)
         lines = {name: dict(map(tuple, line)) for name, _, line in points["panels"][1]["lines"]}
         self.assertAlmostEqual(lines["06_chrome"][4096] / lines["4nd + 4n²d/128"][4096], 1, places=5)
         self.assertAlmostEqual(lines["01 02"][512] / (4 * 512 * 128 + 4 * 512 * 512 * 2), 1, places=5)
-        roof = roofline.collect(path, results.traffic(path), None)
+        roof = figure.points_of(roofline, path)
         self.assertIn(["01_wood", 4096.0, 30.0], roof["panels"][0]["rungs"])  # 4 n^2 d operations over 8 n d bytes
         self.assertEqual(over_n.table(points)[0][1][:2], ["N =", "512"])
         self.assertEqual([rows[0][0] for _, _, rows in over_n.table(points)], ["00_stone", "00_stone"])
@@ -233,20 +207,12 @@ class TrafficFigures(Scratch):
         for metric, value in (("lts__t_bytes.sum", 2.0), ("lts__t_sector_hit_rate.pct", 64.0), ("sm__warps_active.avg.per_cycle_active", 64.0)):
             self.assertEqual(results.Row(2, {"batch": 2, "heads": 16, "metric": metric, "value": 64.0}).per_head, value)
 
-    def test_time_over_n(self) -> None:
-        run = self.run_script("time_over_n", FIXTURE, "-o", self.folder / "a.svg")
-        self.assertEqual(run.returncode, 0, run.stderr)
-        text = " ".join(ElementTree.parse(self.folder / "a.svg").getroot().itertext())
-        for words in ("00 to 07", "batch x N = 16384", "milliseconds per head"):
-            self.assertIn(words, text)
-
     def test_nothing_is_drawn_before_it_is_measured(self) -> None:
         path = self.write(traffic_rows(measured=False))
         for name in TRAFFIC_FIGURES:
             for csv in (path, self.folder / "none_traffic.csv"):
-                run = self.run_script(name, csv, "-o", self.folder / "a.svg")
-                self.assertEqual(run.returncode, 77, run.stderr)
-                self.assertIn("make profile", run.stderr)
+                said = self.plot(name, csv, "-o", self.folder / "a.svg", ends=77)
+                self.assertIn("make profile", said)
             self.assertFalse((self.folder / "a.svg").exists())
 
     def test_broken_rows(self) -> None:
@@ -262,13 +228,11 @@ class TrafficFigures(Scratch):
             ([row.replace("io_bytes,", "io_bytes,1") for row in rows], "are those of no tile"),
             ([rows[2] + ",more"], "13 fields"),
             ([rows[2].rpartition(",")[0]], "11 fields")):
-            run = self.run_script("bytes_over_n", self.write(broken), "-o", self.folder / "a.svg")
-            self.assertEqual(run.returncode, 2, run.stderr)
-            self.assertNotIn("Traceback", run.stderr)
-            self.assertIn(words, run.stderr)
+            said = self.plot("bytes_over_n", self.write(broken), "-o", self.folder / "a.svg", ends=2)
+            self.assertIn(words, said)
         path = self.write(rows)
         path.write_text(path.read_text().replace("metric", "counter", 1))
-        self.assertIn("no column metric", self.run_script("roofline", path, "-o", self.folder / "a.svg").stderr)
+        self.assertIn("no column metric", self.plot("roofline", path, "-o", self.folder / "a.svg", ends=2))
 
 
 class OtherLadders(Scratch):
@@ -276,9 +240,8 @@ class OtherLadders(Scratch):
 
     def test_rows_of_a_rung_that_is_gone_are_left_out_with_a_note(self) -> None:
         path = self.csv(("02_brick,stage", "02_gone,stage"))
-        run = self.run_script("tflops_per_rung", path, "-o", self.folder / "a.svg")
-        self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertEqual(run.stderr, f"{path}: left out, for the ladder has no such rung: 02_gone\n")
+        said = self.plot("tflops_per_rung", path, "-o", self.folder / "a.svg")
+        self.assertEqual(said, f"{path}: left out, for the ladder has no such rung: 02_gone\n")
         text = " ".join(ElementTree.parse(self.folder / "a.svg").getroot().itertext())
         self.assertNotIn("02_gone", text)
         self.assertIn("03_iron", text)
@@ -296,32 +259,29 @@ class OtherLadders(Scratch):
         plain = [(name, line) for name, line in zip(names, lines) if '"' not in line]
         path.write_text("\n".join([with_previous(head, "previous"), *(with_previous(line, {"02_brick": "00_stone", "03_iron": "02_brick"}.get(name, ""))
                                                                      for name, line in plain)]) + "\n")
-        run = self.run_script("waterfall", path, "-o", self.folder / "a.svg")
-        self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertIn("than they start from now, so without vs_previous: rows of 02_brick\n", run.stderr)
-        text = " ".join(ElementTree.parse(self.folder / "a.svg").getroot().itertext())
-        self.assertNotIn("02_brick", text)
-        self.assertIn("03_iron", text)
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            over = {row.stage: row.vs_previous for row in results.read(path)}
+            results.tell()
+        self.assertIn("than they start from now, so without vs_previous: rows of 02_brick\n", said.getvalue())
+        self.assertIsNone(over["02_brick"])
+        self.assertIsNotNone(over["03_iron"])
 
     def test_a_rung_without_rows_is_no_bar(self) -> None:
-        run = self.run_script("tflops_per_rung", FIXTURE, "-o", self.folder / "a.svg")
-        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        self.assertEqual(self.plot("tflops_per_rung", FIXTURE, "-o", self.folder / "a.svg"), "")
         self.assertNotIn("p01_clay", (self.folder / "a.svg").read_text())
 
     def test_without_the_program_there_is_a_way_out(self) -> None:
-        run = self.run_anew("waterfall", FIXTURE, "-o", self.folder / "a.svg", LADDER=str(self.folder / "none"))
-        self.assertEqual(run.returncode, 2)
+        run = self.run_anew("plots", "time_over_n", FIXTURE, "-o", self.folder / "a.svg", LADDER=str(self.folder / "none"),
+                            ends=2)
         self.assertIn("./ladder build ladder", run.stderr)
         self.assertNotIn("Traceback", run.stderr)
 
 
 class BrokenCsv(Scratch):
     def refuses(self, path: Path, *words: str) -> None:
-        run = self.run_script("tflops_per_rung", path, "-o", self.folder / "a.svg")
-        self.assertEqual(run.returncode, 2, run.stderr)
-        self.assertNotIn("Traceback", run.stderr)
+        said = self.plot("tflops_per_rung", path, "-o", self.folder / "a.svg", ends=2)
         for word in words:
-            self.assertIn(word, run.stderr)
+            self.assertIn(word, said)
 
     def test_missing_empty_and_binary(self) -> None:
         self.refuses(self.folder / "none.csv", "none.csv: No such file")

@@ -17,7 +17,7 @@ from tools.plots import figure, predictions
 from tools.site import prose
 
 LISTED = first_rows.listed()
-HALVES = first_rows.table(first_rows.HALVES)
+HALVES = results.table(first_rows.HALVES)
 NOTE = re.compile(r"^<!-- committed .*?<!-- /committed -->\n?", re.M | re.S)
 PREDICTED = re.compile(r"^\*\*What we predict\.\*\*.*?(?=^\*\*|^## |\Z)", re.M | re.S)
 
@@ -57,8 +57,7 @@ class Predictions(unittest.TestCase):
         return (ROOT / self.chapters[name]).read_text(encoding="utf-8")
 
     def test_each_rung_predicts_what_the_list_holds_and_none_is_measured_without_it(self) -> None:
-        with (ROOT / "docs" / "results" / "h200.csv").open(encoding="utf-8", newline="") as file:
-            measured = {line.partition(",")[0] for line in file} & self.stages.keys()
+        measured = {row["stage"] for row in results.table("h200.csv")} & self.stages.keys()
         self.assertEqual(measured - LISTED.keys(), set(), "measured, and not in docs/predictions.csv")
         for name, row in LISTED.items():
             with self.subTest(rung=name):
@@ -105,7 +104,7 @@ class Predictions(unittest.TestCase):
         self.assertEqual(first_rows.verdict([half("1.01", "1.01", "1.0149")]), ("hit", ""))
 
     def test_the_picture_is_of_these_numbers(self) -> None:
-        self.assertTrue(figure.is_current(figure.FIGURES / "h200-predictions.svg", predictions.collect(None, [], None)), "make plots")
+        self.assertTrue(figure.is_current(figure.FIGURES / "h200-predictions.svg", predictions.collect(None, [])), "make plots")
 
 
 class History(unittest.TestCase):
@@ -155,9 +154,9 @@ class History(unittest.TestCase):
 
     @unittest.skipUnless(os.environ.get("LADDER_WHOLE"), "minutes; LADDER_WHOLE=1 asks for it")
     def test_what_came_is_what_history_says_was_measured_first(self) -> None:
-        rungs, halves = first_rows.table(first_rows.LIST), first_rows.table(first_rows.HALVES)
+        rungs, halves = results.table(first_rows.LIST), results.table(first_rows.HALVES)
         first_rows.found(rungs, halves)
-        self.assertEqual((rungs, halves), (first_rows.table(first_rows.LIST), first_rows.table(first_rows.HALVES)))
+        self.assertEqual((rungs, halves), (results.table(first_rows.LIST), results.table(first_rows.HALVES)))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """What a number on a page may be made of: rows of one run in one ratio, of commits that are in git, of the kernel that stands."""
 from __future__ import annotations
 
-import csv
 import re
 import unittest
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 from tools import history, results
 from tools.evidence import row_kernels
 from tools.paths import ROOT
-from tools.plots import engines, power, roofline
+from tools.plots import engines, figure, power, roofline
 from tools.site import prose
 
 
@@ -66,8 +65,7 @@ class Commits(unittest.TestCase):
             raise unittest.SkipTest("the history is not here")
 
     def test_every_commit_that_a_row_names_is_in_git_or_said_not_to_be(self) -> None:
-        with row_kernels.COMMITS.open(encoding="utf-8", newline="") as file:
-            listed = {row["named"]: row for row in csv.DictReader(file)}
+        listed = {row["named"]: row for row in results.table(row_kernels.COMMITS)}
         named: dict[str, set[str]] = {}
         for path in sorted(results.RESULTS.glob("*.csv")):
             if path == row_kernels.COMMITS:
@@ -117,14 +115,14 @@ class Figures(unittest.TestCase):
     def test_no_rate_of_the_card_is_without_its_run(self) -> None:
         csv = results.RESULTS / "h200.csv"
         for module, run in ((power, 2), (engines, 2)):
-            points = module.collect(csv, results.read(csv), None)
+            points = figure.points_of(module, csv)
             self.assertIn("a letter each", points["runs"], module.NAME)
             self.assertEqual([row for row in points["rows"] if not row[run]], [], module.NAME)
             (title, _, rows), = module.table(points)
             self.assertIn("a letter each", title)
             self.assertEqual([row for row in rows if not any(re.search(r" [a-z]$", cell) for cell in row[:2])], [], module.NAME)
         csv = results.RESULTS / "h200_traffic.csv"
-        points = roofline.collect(csv, results.traffic(csv), None)
+        points = figure.points_of(roofline, csv)
         self.assertEqual([name for name, run, _ in points["ceilings"] if not run], [])
 
 

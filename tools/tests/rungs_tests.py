@@ -68,7 +68,7 @@ class Invented(unittest.TestCase):
     def test_changed_lines_follow_previous(self) -> None:
         for i, rung in enumerate(rungs.known()):
             rung.path.mkdir(parents=True)
-            (rung.path / "kernel.cuh").write_text("".join(f"line {k}\n" for k in range(i, i + 4)))
+            rung.kernel.write_text("".join(f"line {k}\n" for k in range(i, i + 4)))
         changes.since_previous.cache_clear()
         self.addCleanup(changes.since_previous.cache_clear)
         found = changes.since_previous()

@@ -16,12 +16,20 @@ foreach(name api rungs front_door release evidence chapters predictions rows boo
   set_tests_properties(${name} PROPERTIES LABELS scripts ${asks_ladder})
 endforeach()
 # Tools that judge or draw with whole rungs, 10 s of a core each and more: for who changes one of them, and .ci/run.
-foreach(name plots mutants course.grade)
+foreach(name plots course.grade)
   string(REPLACE "course." "" test ${name})
   add_test(NAME ${test} CONFIGURATIONS site release ${python} tools.tests.${name}_tests)
   set_tests_properties(${test} PROPERTIES LABELS "scripts;tools;release" ${asks_ladder})
 endforeach()
 set_property(TEST grade APPEND PROPERTY LABELS course)
+
+# The maker of mutants reads C++ by tree-sitter, which PyPI has and Debian has not: .ci/run puts it there.
+set(LADDER_SYNTAX_PYTHON ${PROJECT_BINARY_DIR}/venv-syntax/bin/python3)
+find_python(LADDER_SYNTAX_PYTHON tree_sitter tree_sitter_cpp)
+if(LADDER_SYNTAX_PYTHON)
+  add_test(NAME mutants CONFIGURATIONS site release COMMAND ${LADDER_SYNTAX_PYTHON} -m tools.tests.mutants_tests WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(mutants PROPERTIES LABELS "scripts;tools;release" ${asks_ladder})
+endif()
 
 # Of a rung that changes more, its stage.cu says why.
 add_test(NAME one_idea_per_rung ${python} tools.evidence.rung_diff --most 60 --most-new 120)
@@ -31,8 +39,7 @@ add_test(NAME drawings_are_current ${python} tools.site.draw --check)
 add_test(NAME course_is_current ${python} tools.site.course --check)
 # These run the emulator for seconds, so they are for who changes what such a page shows, and for .ci/nightly: what the emulator says of a
 # wait that is missing its own tests hold, and each rung's tests hold its bytes to what it predicts.
-add_test(NAME demonstration_is_current CONFIGURATIONS release
-         ${python} tools.site.demonstration --check --build ${PROJECT_BINARY_DIR})
+add_test(NAME demonstration_is_current CONFIGURATIONS release ${python} tools.site.demonstration --check)
 add_test(NAME traffic_is_current CONFIGURATIONS release ${python} tools.evidence.traffic --emulator --n 256
          --build ${PROJECT_BINARY_DIR} --check ${PROJECT_SOURCE_DIR}/docs/results/h200_traffic.csv)
 foreach(name demonstration_is_current traffic_is_current)

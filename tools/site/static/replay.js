@@ -129,10 +129,16 @@ Object.assign(trace, (() => {
                                 : `Warp ${event.warp} is number ${here} of ${needed} here${isBarrier(event) ? " and waits" : ""}.`;
         this.release(gone);
       }
-      if (--this.left[event.warp] === 0 && !warp.waits) {
-        warp.ended = true;
-        this.release(this.barriers.end());
-      }
+      --this.left[event.warp];
+      this.endIfDone(event.warp);
+    }
+
+    // A warp whose last event is a barrier has ended when the barrier lets it go.
+    endIfDone(number) {
+      const warp = this.warps[number];
+      if (this.left[number] || warp.waits || warp.ended) return;
+      warp.ended = true;
+      this.release(this.barriers.end());
     }
 
     passMbarrier(warp) {
@@ -151,6 +157,7 @@ Object.assign(trace, (() => {
       const gone = new Set(events.map((event) => event.warp));
       for (const warp of gone) this.warps[warp].waits = null;
       if (gone.size) this.makeSafe(gone);
+      gone.forEach((warp) => this.endIfDone(warp));
     }
 
     makeSafe(writers) {

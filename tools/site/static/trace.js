@@ -146,9 +146,17 @@ const trace = (() => {
     for (let launch = 0; launch <= made.events[made.events.length - 1].launch; ++launch) {
       const queues = Array.from({ length: made.warps }, () => []);
       for (const event of made.events) if (event.launch === launch) queues[event.warp].push(event);
-      const next = queues.map(() => 0), waits = queues.map(() => null);
+      const next = queues.map(() => 0), waits = queues.map(() => null), ended = queues.map(() => false);
       const barriers = new Barriers(queues.filter((queue) => queue.length).length);
-      const release = (events) => events.forEach((event) => { waits[event.warp] = null; });
+      const endIfDone = (warp) => {
+        if (ended[warp] || waits[warp] || next[warp] < queues[warp].length) return;
+        ended[warp] = true;
+        release(barriers.end());
+      };
+      const release = (events) => {
+        for (const event of events) waits[event.warp] = null;
+        for (const event of events) endIfDone(event.warp);
+      };
       for (let left = queues.reduce((sum, queue) => sum + queue.length, 0); left > 0;) {
         const before = left;
         queues.forEach((queue, warp) => {
@@ -158,7 +166,7 @@ const trace = (() => {
           --left;
           if (isBarrier(event)) waits[warp] = event;
           if (isArrival(event)) release(barriers.come(event));
-          if (next[warp] === queue.length && !waits[warp]) release(barriers.end());
+          endIfDone(warp);
         });
         if (left === before) {
           const stuck = waits.find(Boolean);

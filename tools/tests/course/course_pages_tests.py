@@ -115,14 +115,6 @@ class Plans(unittest.TestCase):
         self.refused("weight = 30", "weight = 40", "its assignments are 110 % of the grade, not 100")
         self.refused("  peaky,  ", "  peaky, // x\n  other,\n  // ", "an input set without a word about it", "harness/problem/inputs.hpp")
 
-    def test_a_stale_page_is_seen(self) -> None:
-        for path, parts in course.blocks().items():
-            text = path.read_text(encoding="utf-8")
-            self.assertEqual(course.renewed(text, parts, path.name), text)
-            for name in parts:
-                with self.assertRaisesRegex(exercises.CourseError, "expected one line"):
-                    course.renewed(text.replace(f"<!-- {name}:end -->", ""), parts, path.name)
-
 
 class Words(unittest.TestCase):
     def test_every_report_has_its_question(self) -> None:

@@ -66,7 +66,7 @@ def with_code(exercise: Exercise, code: str, early: bool = False) -> str:
 
 def attackers(exercise: Exercise, victim: str) -> list[Member]:
     """`victim`: a file that must not change."""
-    rung = rungs.named(exercise.rung).path / "kernel.cuh"
+    rung = rungs.named(exercise.rung).kernel
     refused = {
         "includes": f'#include "{rung}"', "imports": f'#import "{rung}"', "embeds": '#embed "/etc/passwd"',
         "incbin": 'asm(".incbin \\"/etc/passwd\\"");', "names": "ladder::stages();", "exits": "exit(0);",

@@ -59,7 +59,7 @@ class AClass(unittest.TestCase):
                 (folder / name).mkdir(parents=True)
                 (folder / name / "kernel.cuh").write_text(members[name].text)
         once_s = -used_s()
-        exercises.run_ladder("try", str(exercises.rungs.named(self.exercise.rung).path / "kernel.cuh"), "--like", self.exercise.rung)
+        exercises.run_ladder("try", str(exercises.rungs.named(self.exercise.rung).kernel), "--like", self.exercise.rung)
         once_s += used_s()
         before, began, seconds = state(self.exercise), time.monotonic(), -used_s()
         marked = self.graded(handed_in)

@@ -175,9 +175,8 @@ class Commands(Folder):
             self.grade(*words)
         return str(refusal.exception)
 
-    def marked(self, *words: str, code: int = 0) -> dict[str, dict]:
-        out, _ = self.grade("--exercise", "01a", "--json", "-", *words, code=code)
-        return {each["student"]: each for each in json.loads(out)["submissions"]}
+    def marked(self, exercise: str, *words: str, code: int = 0) -> list[dict]:
+        return json.loads(self.grade("--exercise", exercise, "--json", "-", *words, code=code)[0])["submissions"]
 
 
 class Command(Commands):
@@ -190,7 +189,7 @@ class Command(Commands):
 
     def test_marks_and_why(self) -> None:
         self.put_class(exercises.Exercise(exercises.FOLDER / "01a_online"))
-        marked = self.marked()
+        marked = {each["student"]: each for each in self.marked("01a")}
         self.assertEqual({name: (each["score"], each["reason"]) for name, each in marked.items()},
                          {"ada": (100, "passed"), "bob": (0, "untouched"), "cyd": (0, "wrong_result"), "dee": (0, "wrong_result"),
                           "eve": (0, "outside")})
@@ -225,9 +224,8 @@ class Command(Commands):
     def test_an_empty_file_and_none(self) -> None:
         self.put("empty/kernel.cuh", "")
         self.put("nothing/readme.md")
-        marked = self.marked()
-        self.assertEqual({name: (each["reason"], each.get("same_as")) for name, each in marked.items()},
-                         {"empty": ("outside", None), "nothing": ("not_judged", None)})
+        self.assertEqual([(each["student"], each["reason"], each.get("same_as")) for each in self.marked("01a")],
+                         [("empty", "outside", None), ("nothing", "not_judged", None)])
 
     def test_where_nobody_is_judged(self) -> None:
         for name in ("ada", "bob"):
@@ -241,8 +239,7 @@ class Command(Commands):
         self.put("ada/kernel.cuh", "\ufeff" + FILL.solution())
         self.put("bob/kernel.cuh", "\ufeff" + FILL.skeleton())
         self.zip("cyd.zip", kernel_cuh="\ufeff" + FILL.solution())
-        out, _ = self.grade("--exercise", "02a", "--json", "-")
-        self.assertEqual([each["reason"] for each in json.loads(out)["submissions"]], ["passed", "untouched", "passed"])
+        self.assertEqual([each["reason"] for each in self.marked("02a")], ["passed", "untouched", "passed"])
 
     def test_a_name_is_no_formula(self) -> None:
         self.put("=1+1.cuh", FILL.solution())
@@ -291,14 +288,12 @@ class Command(Commands):
         self.put("bob/answers.txt", "".join(f"{name} = {number + (i == 0)}\n" for i, (name, number) in enumerate(PREDICT.truth("bob").items())))
         seeds = self.home / "seeds.csv"
         seeds.write_text("ada,ada\nbob,bob\n")
-        out, _ = self.grade("--exercise", PREDICT.name, "--seeds", str(seeds), "--json", "-")
-        ada, bob = json.loads(out)["submissions"]
+        ada, bob = self.marked(PREDICT.name, "--seeds", str(seeds))
         self.assertEqual((ada["score"], bob["score"]), (100, round(100 * (len(truth) - 1) / len(truth), 2)))
         seeds.write_text("ada,ada\n")
         self.assertIn("no seed for bob", self.refused("--exercise", PREDICT.name, "--seeds", str(seeds)))
         seeds.write_text(f"ada,{other}\nbob,ada\n")
-        out, _ = self.grade("--exercise", PREDICT.name, "--seeds", str(seeds), "--json", "-")
-        self.assertLess(json.loads(out)["submissions"][0]["score"], 100)
+        self.assertLess(self.marked(PREDICT.name, "--seeds", str(seeds))[0]["score"], 100)
 
     def test_another_seed_s_numbers_are_not_judged(self) -> None:
         other = next(seed for seed in map(str, range(99)) if PREDICT.shape(seed) != PREDICT.shape(""))
@@ -312,7 +307,7 @@ class Command(Commands):
         self.assertIn(f"Its first line names {PREDICT.words(PREDICT.shape(other))}. Without a seed it would be", ada["said"])
         self.assertIn("NOT GRADED: ada: Its first line", errors)
         shutil.rmtree(self.handed_in / "bob")
-        self.assertEqual(json.loads(self.grade(*words, "--seed", other)[0])["submissions"][0]["reason"], "passed")
+        self.assertEqual(self.marked(PREDICT.name, "--seed", other)[0]["reason"], "passed")
         self.assertIn("leave one of them out", self.refused(*words, "--seed", other, "--seeds", "progress"))
         self.assertIn("NOBODY WAS JUDGED", self.grade(*words, code=1)[1])
 
@@ -326,8 +321,8 @@ class Command(Commands):
                 self.put(f"{name}/work/{PREDICT.name}/answers.txt", PREDICT.solution(seed))
                 self.put(f"{name}/work/progress.json", json.dumps(of))
         words = ("--exercise", PREDICT.name, "--seeds", "progress", "--json", "-")
-        out, _ = self.grade(*words)
-        self.assertEqual([(each["seed"], each["reason"]) for each in json.loads(out)["submissions"]], [(seed, "passed") for seed in seeds])
+        self.assertEqual([(each["seed"], each["reason"]) for each in self.marked(PREDICT.name, "--seeds", "progress")],
+                         [(seed, "passed") for seed in seeds])
         for progress in ("[]", '{"seed": 1, "exercises": {}}', '{"seed": "\\ud800", "exercises": {}}', "no json", json.dumps({"seed": "x" * 999})):
             self.put(f"dee/work/{PREDICT.name}/answers.txt", PREDICT.solution())
             self.put("dee/work/progress.json", progress)

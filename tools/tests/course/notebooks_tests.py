@@ -7,7 +7,6 @@ import importlib.util
 import json
 import re
 import unittest
-from pathlib import Path
 
 from tools import kernel_parts, rungs
 from tools.paths import ROOT
@@ -49,7 +48,7 @@ class AsCommitted(unittest.TestCase):
             cells = [MAGIC.match(source(cell)) for cell in notebook["cells"]]
             self.assertTrue(any(cells), name)
             for rung, part, _ in (cell.groups() for cell in cells if cell):
-                text = (rungs.named(rung).path / "kernel.cuh").read_text(encoding="utf-8").splitlines()
+                text = rungs.named(rung).kernel.read_text(encoding="utf-8").splitlines()
                 word, _, which = part.partition(":")
                 find = kernel_parts.part_lines if word in kernel_parts.PARTS else kernel_parts.function_lines
                 self.assertGreaterEqual(len(find(text, word)), int(which or 1), f"{name}: {rung} {part}")

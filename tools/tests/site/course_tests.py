@@ -96,7 +96,7 @@ class Course(browser.BrowserCase):
                 measured = chapter.partition("<!-- measured:begin -->")[2]
                 for cell in re.search(r"^\| TFLOPS, in turns \| (.*) \|$", measured, re.M)[1].split(" | ") if "| TFLOPS, in turns |" in measured else []:
                     self.assertIn(cell, plain(second))
-                kernel = (rung.path / "kernel.cuh").read_text(encoding="utf-8")
+                kernel = rung.kernel.read_text(encoding="utf-8")
                 shown = [plain(line)[1:].strip() for line in re.findall(r'<span class="(?:added|plain)">(.*?)\n</span>', second)]
                 self.assertTrue(shown)
                 for line in shown:

@@ -180,7 +180,7 @@ class Player(browser.BrowserCase):
         trace = TRACES[COPYING.name]
         in_flight = "return [...document.querySelectorAll('.memory svg')].slice(0, 3).map(svg => svg.querySelectorAll('.state1').length)"
         self.assertEqual(self.run_script(in_flight), [2, 0, 0])
-        open_, groups, flying, qk = {}, {}, [], []
+        open_, groups, flying = {}, {}, []
         for event, (_, warp, *_rest) in enumerate(trace["events"]):
             site = trace["sites"][trace["events"][event][0]]
             if site["instruction"] == "cp.async.16":
