@@ -12,7 +12,7 @@ namespace {
 
 // 41_rows spells out rows_map and no_keys, 43_window the softmax; d01_packed the rows, how they are loaded and what
 // they see, d02_split what a share stores, and the join.
-using decoding::Rows, decoding::Seen, decoding::load_rows, decoding::hide_unseen, decoding::store_rows;
+using decoding::Rows, decoding::Seen, decoding::load_rows, decoding::hide_unseen, decoding::store_share;
 using decoding::start_join, forward::LOG2E, forward::rows_map, forward::Softmax;
 
 constexpr int HEAD_DIM = 128, ROW_BYTES = HEAD_DIM * 2;
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM)
   }
 
   // STORE
-  store_rows<C>(p, rows, sequence, share, shares, lane_row, query, softmax, O_frag);
+  store_share<C>(p, rows, sequence, share, shares, lane_row, query, softmax, O_frag);
 }
 
 // How many shares: as many as fill the card once, with all blocks that an SM takes, and no more than there are tiles of
