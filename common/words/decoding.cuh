@@ -129,6 +129,44 @@ __device__ __forceinline__ void store_share(const ModelParams& p, const Rows& ro
   }
 }
 
+// d01_packed. Shared memory of a block of 64 rows, whose keys the copy engine brings: Q, and rings of K and V.
+template <class C, int D>
+struct PanelSmem {
+  static constexpr uint32_t ROW_BYTES = D * 2, TILE_BYTES = C::BC * ROW_BYTES, Q_BYTES = C::BR * ROW_BYTES;
+  uint32_t Q = smem_base(), K_tiles = Q + Q_BYTES, V_tiles = K_tiles + C::STAGES * TILE_BYTES;
+  uint32_t barriers = V_tiles + C::STAGES * TILE_BYTES;
+  Ring<C::STAGES, TILE_BYTES> K{barriers, K_tiles}, V{K.end, V_tiles};
+
+  __device__ __forceinline__ void name_and_init(LADDER_SITE_ONLY_PARAMETER) const {
+    smem_name(Q, Q_BYTES, "Q", PANEL_ROW_BYTES);
+    smem_name(K_tiles, C::STAGES * TILE_BYTES, "K", PANEL_ROW_BYTES);
+    smem_name(V_tiles, C::STAGES * TILE_BYTES, "V", PANEL_ROW_BYTES);
+    smem_name(barriers, 4 * C::STAGES * 8, "barriers");
+    if (threadIdx.x == 0) {
+      K.init(1 LADDER_SITE);
+      V.init(1 LADDER_SITE);
+      fence_mbarrier_init(LADDER_SITE_ALONE);  // safe to name them to the copy engine, which knows them now
+    }
+    __syncthreads(LADDER_SITE_ALONE);  // safe to use the barriers
+  }
+};
+
+// d01_packed. LOAD  One thread asks for tiles of K and V as stages are empty.
+template <class C, int D, class Smem>
+__device__ __forceinline__ void load_tiles(const Smem& smem, int begin, int end, const TensorMap& K_map,
+                                           const TensorMap& V_map, int kv_head, int sequence LADDER_SITE_PARAMETER) {
+  const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
+    ring.claim(tile - begin LADDER_SITE);
+    for (int panel = 0; panel < D / 64; ++panel)
+      cp_async_bulk_tensor_4d(ring.tiles + ring.at(tile - begin) + panel * C::BC * PANEL_ROW_BYTES, map, panel * 64,
+                              tile * C::BC, kv_head, sequence, ring.full_of(tile - begin) LADDER_SITE);
+  };
+  for (int tile = begin; tile < end; ++tile) {
+    request(K_map, smem.K, tile);
+    request(V_map, smem.V, tile);
+  }
+}
+
 // d02_split, and with more warps and EARLY d05_dependent. JOIN  A row of O from what the shares know of it: weights
 // that are relative to a share's maximum become relative to the largest. Each warp takes a share of every WARPS, a lane
 // four columns; then a thread takes a column of what the warps have. Grid (n_q, heads, batch). EARLY: it may begin
