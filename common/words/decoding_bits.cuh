@@ -91,8 +91,8 @@ __device__ __forceinline__ ForwardParams::Strides in_bytes(const ForwardParams::
   return {strides.batch / 2, strides.head / 2, strides.row / 2};
 }
 
-// d21_columns. LOAD  Four lanes copy a row of a tensor whose strides are in bytes. What is behind the last key, or d, is
-// zeros.
+// d21_columns. LOAD  Four lanes copy a row of a tensor whose strides are in bytes. What is behind the last key, or d,
+// is zeros.
 template <class C, class Keys>
 __device__ __forceinline__ void load_tile(uint32_t tile, const uint8_t* from, const ForwardParams::Strides& strides,
                                           const Keys& keys, int first_key, int d LADDER_SITE_PARAMETER) {

@@ -13,8 +13,8 @@
 
 namespace {
 
-// 41_rows spells out rows_map and no_keys, 43_window the softmax; d01_packed the rows, what they see, how they and their
-// keys are loaded.
+// 41_rows spells out rows_map and no_keys, 43_window the softmax; d01_packed the rows, what they see, how they and
+// their keys are loaded.
 using decoding::Rows, decoding::Seen, decoding::load_rows, decoding::hide_unseen;
 using forward::LOG2E, forward::rows_map, forward::Softmax;
 

@@ -10,8 +10,8 @@
 
 namespace {
 
-// 41_rows spells out rows_map and no_keys, 43_window the softmax; d01_packed the rows, what they see, how they and their
-// keys are loaded, d02_split what a share stores, and the join.
+// 41_rows spells out rows_map and no_keys, 43_window the softmax; d01_packed the rows, what they see, how they and
+// their keys are loaded, d02_split what a share stores, and the join.
 using decoding::Rows, decoding::Seen, decoding::load_rows, decoding::hide_unseen, decoding::store_share;
 using decoding::start_join, forward::LOG2E, forward::rows_map, forward::Softmax;
 

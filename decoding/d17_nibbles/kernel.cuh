@@ -13,8 +13,8 @@
 
 namespace {
 
-// 41_rows spells out no_keys, d02_split the join, d04_warps a share and what is left of it, d06_pages and d13_bytes where
-// keys stand.
+// 41_rows spells out no_keys, d02_split the join, d04_warps a share and what is left of it, d06_pages and d13_bytes
+// where keys stand.
 using decoding::HEAD_DIM;
 using decoding::Rows;
 using decoding::Seen;

@@ -13,8 +13,8 @@
 
 namespace {
 
-// 41_rows spells out no_keys, d02_split the join, d04_warps a share and what is left of it, d06_pages and d13_bytes where
-// keys stand, and d17_nibbles how four bits lie in shared memory and what becomes of them.
+// 41_rows spells out no_keys, d02_split the join, d04_warps a share and what is left of it, d06_pages and d13_bytes
+// where keys stand, and d17_nibbles how four bits lie in shared memory and what becomes of them.
 namespace bits = decoding::bits;
 using bits::chunk_offset, bits::ROW_BYTES, bits::ROW_CHUNKS, bits::SCALES_BYTES;
 using decoding::HEAD_DIM;

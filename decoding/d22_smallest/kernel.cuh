@@ -13,8 +13,8 @@
 
 namespace {
 
-// 41_rows spells out no_keys, d02_split the join, d04_warps a share and its end, d06_pages where keys stand, d17_nibbles
-// how four bits lie in shared memory, and d21_columns what a block does.
+// 41_rows spells out no_keys, d02_split the join, d04_warps a share and its end, d06_pages where keys stand,
+// d17_nibbles how four bits lie in shared memory, and d21_columns what a block does.
 namespace bits = decoding::bits;
 using bits::chunk_offset, bits::ROW_BYTES, bits::ROW_CHUNKS, bits::SCALES_BYTES;
 using decoding::HEAD_DIM;

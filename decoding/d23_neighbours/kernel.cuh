@@ -14,8 +14,9 @@
 
 namespace {
 
-// 41_rows spells out no_keys, d02_split the join, d04_warps a share, the way through it and its end, d06_pages where keys
-// stand, d17_nibbles and d22_smallest how four bits lie in shared memory and what becomes of them, d21_columns the end.
+// 41_rows spells out no_keys, d02_split the join, d04_warps a share, the way through it and its end, d06_pages where
+// keys stand, d17_nibbles and d22_smallest how four bits lie in shared memory and what becomes of them, d21_columns the
+// end.
 namespace bits = decoding::bits;
 using bits::ROW_CHUNKS, bits::SCALES_BYTES;
 using decoding::HEAD_DIM;
@@ -42,7 +43,8 @@ struct Config {
   static_assert(WARPS * PART_BYTES <= SMEM_BYTES && (BR == 8 || BR == 16) && BC % 16 == 0 && BC <= 32);
   static_assert(HEADS == 1 || HEADS == 2);
 
-  // Byte offset of a chunk within a tile: two rows of a head are a pass over the banks, in which two heads' stand apart.
+  // Byte offset of a chunk within a tile: two rows of a head are a pass over the banks, in which two heads' stand
+  // apart.
   __device__ __forceinline__ static uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
     return row * ROW_BYTES + (chunk ^ (row / 2 % 4) ^ (HEADS == 2 ? row % 2 * 4 : 0)) * 16;
   }
