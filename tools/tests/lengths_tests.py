@@ -68,12 +68,12 @@ def not_dispatched(kernels: dict[str, list[str]]) -> list[str]:
     return wrong
 
 
-def unexplained(words: str, kernels: dict[str, str], page: str) -> list[str]:
-    """Functions and structs of a header of common/words/ that kernels say, and do not spell out, and that the page has no word of."""
-    defined = sorted(set(re.findall(r"^(?:[\w:]+[ *&]+)+(\w+)\(|^struct (\w+)", words, re.M)))
-    return [f"{name} is said by {said[0]}" for name in ("".join(pair) for pair in defined) if not re.search(rf"\b{name}\b", page)
-            if (said := [rung for rung, text in kernels.items() if re.search(rf"\b{name}\b", text)
-                         and not re.search(rf"^(?:[\w:]+[ *&]+)+{name}\(|struct {name}\b|\b{name} = ", text, re.M)])]
+def unexplained(words: str, page: str) -> list[str]:
+    """Functions, kernels, structs and names of types of a header of common/words/ that the page has no word of."""
+    code = re.sub(r"//.*", "", words)
+    defined = re.findall(r"^(?:__global__ void __launch_bounds__\(.*\) (\w+)\(|(?:[\w:]+[ *&]+)+(\w+)\(|struct (\w+)|using (\w+) =)", code, re.M)
+    names = sorted({"".join(found) for found in defined} - {"__launch_bounds__"})
+    return [name for name in names if not re.search(rf"\b{name}\b", page)]
 
 
 def of_no_rung(words: str) -> list[str]:
@@ -111,19 +111,15 @@ class Lengths(unittest.TestCase):
         self.assertEqual([wrong for path in files
                           for wrong in too_wide(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8").splitlines())], [])
 
-    def test_pages_explain_what_kernels_say(self) -> None:
-        texts = {name: re.sub(r"//.*", "", (rung.path / "kernel.cuh").read_text(encoding="utf-8")) for name, rung in rungs.by_name().items()}
+    def test_pages_explain_each_word_and_part(self) -> None:
         pages = {name: Path(ROOT, "docs", f"{name}.md").read_text(encoding="utf-8") for name in ("kernels", "parts")}
         for header in sorted(Path(ROOT, "common", "words").glob("*.cuh")):
-            name = header.stem
-            sayers = {rung: text for rung, text in texts.items() if name == "warp" or f"words/{name}" in text}
-            with self.subTest(name):
-                page = pages["kernels" if name == "warp" else "parts"]
-                self.assertEqual(unexplained(header.read_text(encoding="utf-8"), sayers, page), [])
-        words = "struct Seers {\n};\ninline int rows(int n) {\n}\n"
-        self.assertEqual(unexplained(words, {"70_a": "rows(3);"}, "`Seers`"), ["rows is said by 70_a"])
-        self.assertEqual(unexplained(words, {"70_a": "rows(3);"}, "`rows`"), [])
-        self.assertEqual(unexplained(words, {"70_a": "int rows(int n) {"}, ""), [])
+            with self.subTest(header.stem):
+                page = pages["kernels" if header.stem in ("warp", "site") else "parts"]
+                self.assertEqual(unexplained(header.read_text(encoding="utf-8"), page), [])
+        words = "struct Seers {\n};\ninline int rows(int n) {\n}\n__global__ void __launch_bounds__(D) plan(int n) {\n}\nusing Seen = Seers;\n"
+        self.assertEqual(unexplained(words, "`Seers`"), ["Seen", "plan", "rows"])
+        self.assertEqual(unexplained(words, "`Seers`, `Seen`, `plan` and `rows`"), [])
 
     def test_heads_say_what_is_shared(self) -> None:
         looked = 0
