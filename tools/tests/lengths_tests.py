@@ -11,6 +11,7 @@ from tools.paths import ROOT
 
 ALL, EACH, MIDDLE, COLUMNS, ROLES = 14200, 420, 330, 120, 30
 FIRST, LAST = 40, 84  # up to 38 a kernel is a whole file; up to 84 the kernels have ALL lines together
+STAGES = 6200  # lines of all stage.cu together: what rungs of a part say alike stands in harness/stages/
 ONE_ROLE = ("50", "60", "61", "62", "63", "77", "78", "79")
 
 
@@ -39,6 +40,13 @@ def too_long(kernels: dict[str, list[str]]) -> list[str]:
         if of_part and (middle := statistics.median(of_part)) > MIDDLE:
             wrong.append(f"half of the kernels have more than {middle:.0f} lines, and it may be {MIDDLE}; the longest are {', '.join(longest)}")
     return wrong
+
+
+def told_at_length(stages: dict[str, str]) -> list[str]:
+    lengths = {name: text.count("\n") for name, text in stages.items()}
+    longest = sorted(lengths, key=lengths.get, reverse=True)[:5]
+    return [f"all stage.cu have {sum(lengths.values())} lines together, more than {STAGES}; the longest are {', '.join(longest)}: what rungs of a part say "
+            "alike stands in harness/stages/"] if sum(lengths.values()) > STAGES else []
 
 
 def too_wide(name: str, lines: list[str]) -> list[str]:
@@ -103,6 +111,11 @@ class Lengths(unittest.TestCase):
         self.assertEqual(not_dispatched({"70_short": ends[:2] + ends[3:]}), [])
         self.assertIn("70_long has 31 lines", not_dispatched({"70_long": ends})[0])
         self.assertIn("70_none sends no warp", not_dispatched({"70_none": ["__global__ void k() {", "}"]})[0])
+
+    def test_stages_say_alike_things_once(self) -> None:
+        self.assertEqual(told_at_length({name: (rung.path / "stage.cu").read_text(encoding="utf-8") for name, rung in rungs.by_name().items()}), [])
+        self.assertIn("have 6201 lines together", told_at_length({"01_long": "x\n" * 6000, "02_short": "x\n" * 201})[0])
+        self.assertIn("the longest are 01_long, 02_short", told_at_length({"01_long": "x\n" * 6000, "02_short": "x\n" * 201})[0])
 
     def test_no_line_is_wide(self) -> None:
         files = [*(rung.path / "kernel.cuh" for rung in rungs.by_name().values()), *sorted(Path(ROOT, "common", "words").glob("*.cuh")),
