@@ -100,7 +100,8 @@ def shared_in_head(kernel: str) -> tuple[float, bool] | None:
 class Lengths(unittest.TestCase):
     def test_kernels_are_short(self) -> None:
         kernels = said_in_parts()
-        self.assertTrue({"40_bf16", "d01_packed", "f01_e4m3"} <= set(kernels))
+        self.assertEqual({name[0] for name in kernels if not number_of(name)}, {"d", "f"})
+        self.assertGreater(sum(number_of(name) > 0 for name in kernels), 40)
         self.assertEqual(too_long(kernels), [])
 
     def test_kernels_end_in_a_dispatch_of_their_roles(self) -> None:
