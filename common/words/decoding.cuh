@@ -772,14 +772,13 @@ int shares_of(int64_t blocks, int n_k, int multiprocessors) {
 inline int rows_per_kv_head(const ModelParams& p) {
   return p.n_q * (p.heads / p.kv_heads);
 }
-// d06_pages. LAUNCH  As many shares of each sequence as if it were the longest, of C::HEADS heads of keys a block, and
-// then their join.
-template <class C, int HEADS = 1, class Params>
-void start_shares(Device& device, const Params& p, void (*in_pages)(Params, int), void (*in_one_piece)(Params, int)) {
+// d06_pages. LAUNCH  As many shares of each sequence as if it were the longest, of HEADS heads of keys a block, which
+// start(grid, shares) launches; and then their join.
+template <class C, int HEADS = 1, class Start>
+void start_shares(Device& device, const ModelParams& p, const Start& start) {
   const int tiles = (rows_per_kv_head(p) + C::BR - 1) / C::BR, heads = p.kv_heads / HEADS;
   const int shares = shares_of<C>(int64_t(tiles) * heads * p.batch, p.n_k, multiprocessors(device));
-  launch(device, p.block_table != nullptr ? in_pages : in_one_piece, dim3(tiles * shares, heads, p.batch),
-         dim3(C::THREADS), C::SMEM_BYTES, p, shares);
+  start(dim3(tiles * shares, heads, p.batch), shares);
   if (shares > 1) start_join_early<typename C::Element, HEAD_DIM, JOIN_WARPS>(device, p, shares);
 }
 

@@ -260,7 +260,10 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(TokenSc
 // LAUNCH  As in d06. The pointers of `p` belong to the device and are multiples of 16 B, as are strides.
 template <class C>
 void start(Device& device, const TokenScaleParams& p) {
-  decoding::start_shares<C>(device, p, flash_attention<C, true>, flash_attention<C, false>);
+  decoding::start_shares<C>(device, p, [&](dim3 grid, int shares) {
+    launch(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>, grid,
+           dim3(C::THREADS), C::SMEM_BYTES, p, shares);
+  });
 }
 
 template <class C>

@@ -121,7 +121,10 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(TokenSc
 // LAUNCH  As in d06, but of C::HEADS heads of keys a block.
 template <class C>
 void start(Device& device, const TokenScaleParams& p) {
-  decoding::start_shares<C, C::HEADS>(device, p, flash_attention<C, true>, flash_attention<C, false>);
+  decoding::start_shares<C, C::HEADS>(device, p, [&](dim3 grid, int shares) {
+    launch(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>, grid,
+           dim3(C::THREADS), C::SMEM_BYTES, p, shares);
+  });
 }
 
 template <class C>
