@@ -35,8 +35,8 @@ const ladder::Registration registration({
         "XOR the chunk index with the row, and the eight rows of an ldmatrix fall into eight different bank groups.",
     .limit = "Every ldmatrix of 01_base takes eight wavefronts per matrix, because the eight rows it reads start in "
              "the same bank.",
-    .prediction = "4x to 8x: shared-memory wavefronts per ldmatrix fall from 32 to 4; the larger tile halves the "
-                  "loads of K and V per key. 200 to 300 TFLOPS on an H200.",
+    .prediction = "4x to 8x: shared-memory wavefronts per ldmatrix fall from 32 to 4; the larger tile halves the loads "
+                  "of K and V per key. 200 to 300 TFLOPS on an H200.",
     .min_sm = 80,
     .needs = "mma.m16n8k16",
     .resources = {{.sm = 80, .registers = 240, .spill_bytes = 0}, {.sm = 90, .registers = 240, .spill_bytes = 0}},

@@ -38,8 +38,8 @@ const ladder::Registration registration({
     .previous = "05_exp2f",
     .role = ladder::Role::branch,
     .idea = "A warp owns 32 query rows, and each K or V fragment that it loads feeds both of their 16-row groups.",
-    .limit = "05_exp2f reads all of K and V from shared memory once per 16 query rows: each fragment feeds one "
-             "product.",
+    .limit =
+        "05_exp2f reads all of K and V from shared memory once per 16 query rows: each fragment feeds one product.",
     .prediction = "+10 % to +20 % on an H200 (+3.4 % on the A100 of the write-up): shared-memory reads per multiply "
                   "halve, and they are the limit here.",
     .min_sm = 80,

@@ -41,8 +41,8 @@ const ladder::Registration registration({
     .idea = "Fetch K and V fragments one step ahead into a second set of registers.",
     .limit =
         "06_batched starts each group of mma only when its ldmatrix has returned, unless the compiler moved it up.",
-    .prediction = "-2 % to +1 %: four mma (about 64 cycles) per ldmatrix (about 30) already cover the latency, and "
-                  "the compiler reorders both; the extra registers can only spill.",
+    .prediction = "-2 % to +1 %: four mma (about 64 cycles) per ldmatrix (about 30) already cover the latency, and the "
+                  "compiler reorders both; the extra registers can only spill.",
     .min_sm = 80,
     .needs = "mma.m16n8k16, cp.async",
     .resources = {{.sm = 80, .registers = 255, .spill_bytes = 16, .reason = "O and S alone are 192 registers"},

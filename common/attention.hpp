@@ -88,7 +88,7 @@ struct TokenScaleParams : CacheParams {
 // All three of a byte, e4m3, times a scale of each head of a sequence. O has 16 bits.
 struct ByteInputParams : ModelParams {
   struct Scales {
-    const float* of;      // [batch, heads], or of K and V [batch, kv_heads]; none below 0
+    const float* data;    // [batch, heads], or of K and V [batch, kv_heads]; none below 0
     int64_t batch, head;  // strides
   } Q_scales, K_scales, V_scales;
 };

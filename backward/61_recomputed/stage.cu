@@ -32,12 +32,12 @@ const ladder::Registration registration({
     .more_lines =
         {ladder::MoreLines::other,
          "Nothing of n x n in memory: five kernels become two walks, which have few lines in common with them."},
-    .idea = "The weights again from LSE, and nothing of n x n in memory: one walk over queries for dK and dV, one "
-            "over keys for dQ.",
+    .idea = "The weights again from LSE, and nothing of n x n in memory: one walk over queries for dK and dV, one over "
+            "keys for dQ.",
     .limit = "60_stored keeps P and dS: 8 n^2 bytes a head. At batch 16, heads 16, n = 8192 that is 128 GiB.",
     .prediction =
-        "15 to 20 TFLOPS on an H200, seven products where 60 has five: a lane has 16 columns of a row in registers, "
-        "as in p04_ownrow, which has 16.1. Two loops of about 120 and 100 instructions take four pairs of 1280 "
+        "15 to 20 TFLOPS on an H200, seven products where 60 has five: a lane has 16 columns of a row in registers, as "
+        "in p04_ownrow, which has 16.1. Two loops of about 120 and 100 instructions take four pairs of 1280 "
         "operations: 23 operations an instruction where p04 has 19, and more registers, so fewer warps.",
     .min_sm = 75,
     .needs = "nothing special",

@@ -24,8 +24,8 @@ const ladder::Registration registration({
     .more_lines = {ladder::MoreLines::other, "Besides its idea, parts that it says and 65 spells out."},
     .idea = "The next tile's S is started behind dQ, before anybody waits for dQ.",
     .limit = "In 65_bulkreduce both warpgroups bring dQ away at the same time, and nothing multiplies meanwhile.",
-    .prediction = "1.02 to 1.07 times 65, dense at n = 4096. Between dQ and the next S both warpgroups store dQ at "
-                  "the same time, about 200 clocks of 2800, and those the tensor cores win back.",
+    .prediction = "1.02 to 1.07 times 65, dense at n = 4096. Between dQ and the next S both warpgroups store dQ at the "
+                  "same time, about 200 clocks of 2800, and those the tensor cores win back.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, setmaxnreg, stmatrix, TMA, cp.reduce.async.bulk, mbarrier, 193 KiB of shared memory",

@@ -30,8 +30,8 @@ const ladder::Registration registration({
     .prediction = "0.93 to 0.99 times 71, dense at n = 4096, batch 4; causal 0.92 to 0.98; at n = 1024 0.92 to 0.98, "
                   "dense and causal. Counted by a list of 132 SMs: if a turn is handed on in less time than a tile "
                   "takes, what is left to wait for is where blocks of one head begin together, 1 % dense and 3 % "
-                  "causal at n = 4096; drawing a number costs half a microsecond of a block's 40 to 150. If handing "
-                  "on takes longer than a tile, about 2.3 microseconds, every tile waits, and we miss on the low side.",
+                  "causal at n = 4096; drawing a number costs half a microsecond of a block's 40 to 150. If handing on "
+                  "takes longer than a tile, about 2.3 microseconds, every tile waits, and we miss on the low side.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, setmaxnreg, stmatrix, TMA, cp.reduce.async.bulk, red.release, mbarrier, 193 KiB of shared memory",

@@ -29,8 +29,8 @@ const ladder::Registration registration({
              "72_inorder's do not, but it walks as 71 does.",
     .prediction =
         "1.00 to 1.05 times FlashAttention-3's deterministic mode at n = 1024, dense, on an H100, 1.14 to 1.20 at n = "
-        "4096, and 1.05 to 1.09 at n = 16384. Where 72 waits for its products it gains what 75 gained on 71, 4 to 8 "
-        "%; where it waits for a turn, as at n = 1024, where turns cost 17 %, half of that.",
+        "4096, and 1.05 to 1.09 at n = 16384. Where 72 waits for its products it gains what 75 gained on 71, 4 to 8 %; "
+        "where it waits for a turn, as at n = 1024, where turns cost 17 %, half of that.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, setmaxnreg, stmatrix, TMA, cp.reduce.async.bulk, red.release, mbarrier, 193 KiB of shared memory",

@@ -25,8 +25,8 @@ const ladder::Registration registration({
     .previous = "80_sameorder",
     .role = ladder::Role::branch,
     .idea = "Three threads take turns at adding to dQ: one waits for its turn while another's sums are on their way.",
-    .limit = "In 80_sameorder one thread adds a half of each tile, waits until the sums are there, and passes the "
-             "turn on: longer than the products of a tile take.",
+    .limit = "In 80_sameorder one thread adds a half of each tile, waits until the sums are there, and passes the turn "
+             "on: longer than the products of a tile take.",
     .prediction = "1.06 to 1.11 times 80 on an H100, dense, at n = 4096: 0.96 to 1.00 of 75. At n = 16384 1.07 to "
                   "1.10; at n = 1024 1.05 to 1.20. A thread has one and a half tiles' time for each addition then; "
                   "what stays is that blocks of a head which begin together wait for each other once.",

@@ -21,8 +21,8 @@ const ladder::Registration registration({
     .prediction =
         "In turns, bf16, n = 16384, 16 heads, causal: with a window of 1024 a call takes 5.5 to 6.8 times less time "
         "than 76's without one, with one of 4096 1.9 to 2.3 times less. A walk has 19 tiles of queries, or 67, where "
-        "it has 130 on average; what D and the zeros cost stays. Over FlashAttention-3's gradients in the same "
-        "window: 0.96 to 1.06, and 0.97 to 1.04. Without a window 76's rate, within 1 %.",
+        "it has 130 on average; what D and the zeros cost stays. Over FlashAttention-3's gradients in the same window: "
+        "0.96 to 1.06, and 0.97 to 1.04. Without a window 76's rate, within 1 %.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, setmaxnreg, stmatrix, TMA, cp.reduce.async.bulk, mbarrier, 193 KiB of shared memory",

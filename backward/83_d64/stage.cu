@@ -18,9 +18,9 @@ const ladder::Registration registration({
     .idea = "Heads of 64 columns: 128 queries a tile in place of 64, and each warpgroup makes dQ of half of them.",
     .limit = "82_nearby takes d = 128 alone. With 64 columns its tile of 64 queries would hold half the work, between "
              "as many barriers and waits, and with as many exponentials.",
-    .prediction = "In turns, bf16, n = 4096, batch 4, 16 heads: 0.97 to 1.10 times FlashAttention-3's gradients "
-                  "dense, 0.95 to 1.08 causal. In TFLOPS 0.68 to 0.80 of what 82 reaches at d = 128: a tile has as "
-                  "many exponentials for half the products, and as many numbers of P and dS pass the registers.",
+    .prediction = "In turns, bf16, n = 4096, batch 4, 16 heads: 0.97 to 1.10 times FlashAttention-3's gradients dense, "
+                  "0.95 to 1.08 causal. In TFLOPS 0.68 to 0.80 of what 82 reaches at d = 128: a tile has as many "
+                  "exponentials for half the products, and as many numbers of P and dS pass the registers.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, setmaxnreg, stmatrix, TMA, cp.reduce.async.bulk, mbarrier, 194 KiB of shared memory",

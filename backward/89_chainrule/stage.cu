@@ -29,10 +29,10 @@ const ladder::Registration registration({
     .prediction =
         "In turns, bf16, n = 16384, 16 heads, causal, over 82_nearby without a function in the same heat: with a "
         "softcap of 50 0.80 to 0.88, with slopes 0.92 to 0.98, with a sink 0.99 to 1.01. A tile of 64 x 128 scores "
-        "takes 82 some 3500 clocks. The exponentials already take as long as the products beside them, so what a "
-        "score costs besides shows: a tanh is another one, 512 clocks, and seven instructions more are 450, some of "
-        "them under it; a slope is three. d = 64, n = 8192, 64 heads that share 8 of keys, a window of 128 and a "
-        "sink, as gpt-oss has them: 0.97 to 1.00 of 83_d64 without the sink.",
+        "takes 82 some 3500 clocks. The exponentials already take as long as the products beside them, so what a score "
+        "costs besides shows: a tanh is another one, 512 clocks, and seven instructions more are 450, some of them "
+        "under it; a slope is three. d = 64, n = 8192, 64 heads that share 8 of keys, a window of 128 and a sink, as "
+        "gpt-oss has them: 0.97 to 1.00 of 83_d64 without the sink.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, setmaxnreg, stmatrix, TMA, cp.reduce.async.bulk, mbarrier, tanh.approx, 194 KiB of shared memory",

@@ -20,7 +20,7 @@ struct Scales {
   __device__ __forceinline__ Scales(const ByteInputParams& p, int of_all LADDER_SITE_PARAMETER) {
     const int sequence = of_all / p.heads, head = of_all % p.heads, kv_head = head / (p.heads / p.kv_heads);
     const auto scale = [&](const ByteInputParams::Scales& scales, int head) {
-      return ld_global_f32(scales.of + sequence * scales.batch + head * scales.head LADDER_SITE);
+      return ld_global_f32(scales.data + sequence * scales.batch + head * scales.head LADDER_SITE);
     };
     const float product = p.softmax_scale * scale(p.Q_scales, head) * scale(p.K_scales, kv_head);
     of_scores = product == 0 ? 0x1p-80f : product;

@@ -92,9 +92,9 @@ struct Part {
 // d01_packed, and of several shares d02_split. What a share has found, to O and LSE, or to the workspace. A lane has
 // two columns of eight. A row that sees no key is 0, whatever V holds; a share's sum and its O are 0 then.
 template <class C, class Found, int TILES>
-__device__ __forceinline__ void store_rows(const ModelParams& p, const Rows& rows, int sequence, int share, int shares,
-                                           const int (&lane_row)[2], const int (&query)[2], const Found& softmax,
-                                           const float (&O_frag)[TILES][4] LADDER_SITE_PARAMETER) {
+__device__ __forceinline__ void store_share(const ModelParams& p, const Rows& rows, int sequence, int share, int shares,
+                                            const int (&lane_row)[2], const int (&query)[2], const Found& softmax,
+                                            const float (&O_frag)[TILES][4] LADDER_SITE_PARAMETER) {
   using T = typename C::Element;
   const uint32_t lane = threadIdx.x % 32;
   for (int half = 0; half < 2; ++half) {
@@ -126,6 +126,44 @@ __device__ __forceinline__ void store_rows(const ModelParams& p, const Rows& row
     }
     if (p.LSE != nullptr && lane % 4 == 0)
       st_global_f32(p.LSE + row, sum != 0 ? softmax.largest(half) / LOG2E + logf(sum) : -INFINITY LADDER_SITE);
+  }
+}
+
+// d01_packed. Shared memory of a block of 64 rows, whose keys the copy engine brings: Q, and rings of K and V.
+template <class C, int D>
+struct PanelSmem {
+  static constexpr uint32_t ROW_BYTES = D * 2, TILE_BYTES = C::BC * ROW_BYTES, Q_BYTES = C::BR * ROW_BYTES;
+  uint32_t Q = smem_base(), K_tiles = Q + Q_BYTES, V_tiles = K_tiles + C::STAGES * TILE_BYTES;
+  uint32_t barriers = V_tiles + C::STAGES * TILE_BYTES;
+  Ring<C::STAGES, TILE_BYTES> K{barriers, K_tiles}, V{K.end, V_tiles};
+
+  __device__ __forceinline__ void name_and_init(LADDER_SITE_ONLY_PARAMETER) const {
+    smem_name(Q, Q_BYTES, "Q", PANEL_ROW_BYTES);
+    smem_name(K_tiles, C::STAGES * TILE_BYTES, "K", PANEL_ROW_BYTES);
+    smem_name(V_tiles, C::STAGES * TILE_BYTES, "V", PANEL_ROW_BYTES);
+    smem_name(barriers, 4 * C::STAGES * 8, "barriers");
+    if (threadIdx.x == 0) {
+      K.init(1 LADDER_SITE);
+      V.init(1 LADDER_SITE);
+      fence_mbarrier_init(LADDER_SITE_ALONE);  // safe to name them to the copy engine, which knows them now
+    }
+    __syncthreads(LADDER_SITE_ALONE);  // safe to use the barriers
+  }
+};
+
+// d01_packed. LOAD  One thread asks for tiles of K and V as stages are empty.
+template <class C, int D, class Smem>
+__device__ __forceinline__ void load_tiles(const Smem& smem, int begin, int end, const TensorMap& K_map,
+                                           const TensorMap& V_map, int kv_head, int sequence LADDER_SITE_PARAMETER) {
+  const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
+    ring.claim(tile - begin LADDER_SITE);
+    for (int panel = 0; panel < D / 64; ++panel)
+      cp_async_bulk_tensor_4d(ring.tiles + ring.at(tile - begin) + panel * C::BC * PANEL_ROW_BYTES, map, panel * 64,
+                              tile * C::BC, kv_head, sequence, ring.full_of(tile - begin) LADDER_SITE);
+  };
+  for (int tile = begin; tile < end; ++tile) {
+    request(K_map, smem.K, tile);
+    request(V_map, smem.V, tile);
   }
 }
 
@@ -241,7 +279,7 @@ __device__ __forceinline__ uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
 }
 
 // d04_warps. Where the keys of a block's sequence stand: behind each other.
-struct Row {
+struct TileKey {
   int key,
       of_tile;  // its number, and in the tile that `look_up` was told of last
 };
@@ -253,7 +291,7 @@ struct InOnePiece {
   }
   __device__ __forceinline__ void look_up(int) const {}
   __device__ __forceinline__ int64_t offset(const ForwardParams::Strides& strides,
-                                            Row row LADDER_SITE_PARAMETER) const {
+                                            TileKey row LADDER_SITE_PARAMETER) const {
     return row.key * strides.row;
   }
 };
@@ -274,7 +312,7 @@ struct Pages {
     page = key < n_k ? ld_global_s32(table + number LADDER_SITE) : 0;
   }
   __device__ __forceinline__ int64_t offset(const ForwardParams::Strides& strides,
-                                            Row key LADDER_SITE_PARAMETER) const {
+                                            TileKey key LADDER_SITE_PARAMETER) const {
     return int(shfl(page, key.of_tile LADDER_SITE)) * strides.batch +
            int(shfl(row, key.of_tile LADDER_SITE)) * strides.row;
   }
@@ -308,7 +346,7 @@ struct AllRows {
 };
 
 // What becomes of scores before the softmax: nothing, until d16_functions.
-struct Scores {
+struct NoFunction {
   float scale = 1;
 
   template <int TILES>
@@ -376,11 +414,11 @@ struct WarpRows {
   __device__ __forceinline__ void multiply(uint32_t smem_K, const Seen& seen, int first_key, bool is_first,
                                            bool is_masked LADDER_SITE_PARAMETER) {
     multiply(
-        smem_K, seen, first_key, is_first, is_masked, Scores {} LADDER_SITE);
+        smem_K, seen, first_key, is_first, is_masked, NoFunction {} LADDER_SITE);
   }
-  template <class Scores>
+  template <class Function>
   __device__ __forceinline__ void multiply(uint32_t smem_K, const Seen& seen, int first_key, bool is_first,
-                                           bool is_masked, const Scores& scores LADDER_SITE_PARAMETER) {
+                                           bool is_masked, const Function& function LADDER_SITE_PARAMETER) {
     const uint32_t lane = threadIdx.x % 32;
     const uint32_t lane_K = smem_K + chunk_offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
     const uint32_t lane_V = smem_K + C::TILE_BYTES + chunk_offset(lane % 16, lane / 16);
@@ -403,7 +441,7 @@ struct WarpRows {
     uint32_t P_frag[M_TILES][PV_K_TILES][4];
 #pragma unroll
     for (int group = 0; group < M_TILES; ++group) {
-      scores.change(S_frag[group], query_of[group], first_key);
+      function.change(S_frag[group], query_of[group], first_key);
       if (is_masked) hide_unseen(S_frag[group], seen, query_of[group], first_key);
       softmax[group].weigh(S_frag[group], P_frag[group], is_first, is_masked LADDER_SITE);
       if (softmax[group].rescale) scale_rows(O_frag[group], softmax[group].correction);
@@ -512,9 +550,9 @@ __device__ __forceinline__ Joined join_warps(float (&O)[4], const PartOf& part_o
 struct WarpsAreDone {
   __device__ __forceinline__ void operator()(LADDER_SITE_ONLY_PARAMETER) const { __syncthreads(LADDER_SITE_ALONE); }
 };
-template <class C, class Keys, class Leave, class AreDone, class Scores>
+template <class C, class Keys, class Leave, class AreDone, class Function>
 __device__ __forceinline__ void attend_to(const ModelParams& p, const Share& share, Keys keys, const Leave& leave,
-                                          const AreDone& are_done, const Scores& scores LADDER_SITE_PARAMETER) {
+                                          const AreDone& are_done, const Function& function LADDER_SITE_PARAMETER) {
   using T = typename C::Element;
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, STEP = C::STEP;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -544,7 +582,7 @@ __device__ __forceinline__ void attend_to(const ModelParams& p, const Share& sha
 
   WarpRows<C> mine;
   mine.load_Q(p, rows, sequence LADDER_SITE);
-  mine.begin(scores.scale);
+  mine.begin(function.scale);
   for (int step = begin; step < end; ++step) {
     cp_async_wait<STAGES - 2>(LADDER_SITE_ALONE);  // this lane's part of the tile has landed
     __syncwarp(LADDER_SITE_ALONE);                 // safe to read it: all lanes' parts have;
@@ -552,7 +590,7 @@ __device__ __forceinline__ void attend_to(const ModelParams& p, const Share& sha
     load(step + STAGES - 1);
     const int first_key = step * STEP + warp * BC;
     mine.multiply(smem_K + (step - begin) % STAGES * C::STAGE_BYTES, seen, first_key, step == begin,
-                  whole.template cuts<C>(first_key), scores LADDER_SITE);
+                  whole.template cuts<C>(first_key), function LADDER_SITE);
   }
 
   // STORE  Each warp has rows of O for keys of its own: they are joined as shares are, a warp four rows from here on, a
@@ -590,7 +628,7 @@ __device__ __forceinline__ void attend_to(const ModelParams& p, const Share& sha
 template <class C, class Keys, class Leave>
 __device__ __forceinline__ void attend_to(const ModelParams& p, const Share& share, const Keys& keys,
                                           const Leave& leave LADDER_SITE_PARAMETER) {
-  attend_to<C>(p, share, keys, leave, WarpsAreDone{}, Scores{p.softmax_scale} LADDER_SITE);
+  attend_to<C>(p, share, keys, leave, WarpsAreDone{}, NoFunction{p.softmax_scale} LADDER_SITE);
 }
 
 // d04_warps. What a warp leaves of a row: a part, which will be joined; or if there is no other one, O and LSE.
@@ -618,24 +656,103 @@ __device__ __forceinline__ void store_row(const ModelParams& p, int sequence, in
                   all.sum != 0 ? all.max / LOG2E + logf(all.sum) : -INFINITY LADDER_SITE);
 }
 
-// d04_warps. All that a block of a grid (tiles of rows * shares, kv_heads, batch) does: attention of its rows over its
-// share's keys, to O and LSE, or of several shares to the workspace.
+// d04_warps. A block's share, one of so many of its rows, in a grid (tiles of rows * shares, kv_heads, batch).
+struct BlockShare : Share {
+  int number, count;
+
+  template <class C>
+  __device__ __forceinline__ static BlockShare of(const Rows& rows, const Seen& seen, int shares) {
+    const int sequence = blockIdx.z, number = blockIdx.x % shares;
+    const Steps steps = steps_of<C>(rows, seen);
+    const int begin = steps.first + number * steps.count / shares;
+    const int end = steps.first + (number + 1) * steps.count / shares;
+    return {{rows, sequence, int(blockIdx.y), begin, end}, number, shares};
+  }
+  // What has been found about a row goes to O and LSE, or of several shares to the workspace.
+  template <class T>
+  __device__ __forceinline__ void leave(const ModelParams& p, int row, const float (&O)[4],
+                                        const Joined& all LADDER_SITE_PARAMETER) const {
+    const int head = rows.head(row), query = rows.query(row);
+    if (count > 1) {
+      store_part(Part<HEAD_DIM>(p, number, count, row_number(p, sequence, head, query)), O, all LADDER_SITE);
+    } else {
+      store_row<T>(p, sequence, head, query, O, all LADDER_SITE);
+    }
+  }
+};
+
+// d04_warps. All that a block does: attention of its rows over its share's keys.
 template <class C, class Keys>
 __device__ __forceinline__ void attend(const ModelParams& p, Keys keys, int shares LADDER_SITE_PARAMETER) {
   const Rows rows = Rows::of_block<C>(p, shares);
-  const int sequence = blockIdx.z, number = blockIdx.x % shares;
-  const Steps steps = steps_of<C>(rows, Seen(p, p.n_q, keys.n_k));
-  const int begin = steps.first + number * steps.count / shares;
-  const int end = steps.first + (number + 1) * steps.count / shares;
+  const BlockShare share = BlockShare::of<C>(rows, Seen(p, p.n_q, keys.n_k), shares);
   const auto leave = [&](int row, const float(&O)[4], const Joined& all LADDER_SITE_PARAMETER) {
-    const int head = rows.head(row), query = rows.query(row);
-    if (shares > 1) {
-      store_part(Part<HEAD_DIM>(p, number, shares, row_number(p, sequence, head, query)), O, all LADDER_SITE);
-    } else {
-      store_row<typename C::Element>(p, sequence, head, query, O, all LADDER_SITE);
-    }
+    share.leave<typename C::Element>(p, row, O, all LADDER_SITE);
   };
-  attend_to<C>(p, {rows, sequence, int(blockIdx.y), begin, end}, keys, leave LADDER_SITE);
+  attend_to<C>(p, share, keys, leave LADDER_SITE);
+}
+
+// d04_warps. Its pieces, for rungs whose warps have other tiles. A warp's way through a share: while it multiplies a
+// tile of keys, STAGES - 1 others are on their way. load(stage, first_key) asks for a tile, `stage` bytes behind the
+// warp's first one; begin() is what it does when it has asked for the first ones; multiply(stage, first_key, is_first),
+// when one has landed and are_there() has waited for who else has copied it: the warp's lanes, or whom a rung says.
+struct LanesAreThere {
+  __device__ __forceinline__ void operator()(LADDER_SITE_ONLY_PARAMETER) const { __syncwarp(LADDER_SITE_ALONE); }
+};
+template <class C, class Keys, class Load, class Begin, class Multiply, class AreThere>
+__device__ __forceinline__ void walk_share(const Share& share, uint32_t warp, Keys& keys, const Load& load,
+                                           const Begin& begin_with, const Multiply& multiply,
+                                           const AreThere& are_there LADDER_SITE_PARAMETER) {
+  constexpr int BC = C::BC, STAGES = C::STAGES, STEP = C::STEP;
+  const int begin = share.begin, end = share.end;
+  const auto ask = [&](int step) {
+    if (step < end) {
+      const uint32_t stage = (step - begin) % STAGES * C::STAGE_BYTES;
+      const int first_key = step * STEP + warp * BC;
+      load(stage, first_key);
+      keys.look_up(first_key + STEP);
+    }
+    cp_async_commit(LADDER_SITE_ALONE);
+  };
+  keys.look_up(begin * STEP + warp * BC);
+  for (int step = begin; step < begin + STAGES - 1; ++step) ask(step);
+
+  begin_with();
+  for (int step = begin; step < end; ++step) {
+    cp_async_wait<STAGES - 2>(LADDER_SITE_ALONE);  // this lane's part of the tile has landed
+    are_there();  // safe to read it: all lanes' parts have; safe to overwrite the one before
+    ask(step + STAGES - 1);
+    const int first_key = step * STEP + warp * BC;
+    multiply((step - begin) % STAGES * C::STAGE_BYTES, first_key, step == begin);
+  }
+}
+template <class C, class Keys, class Load, class Begin, class Multiply>
+__device__ __forceinline__ void walk_share(const Share& share, uint32_t warp, Keys& keys, const Load& load,
+                                           const Begin& begin_with, const Multiply& multiply LADDER_SITE_PARAMETER) {
+  walk_share<C>(
+      share, warp, keys, load, begin_with, multiply, LanesAreThere {} LADDER_SITE);
+}
+// d04_warps. Where a warp leaves what it has found about a row: of O from the chunk of 16 B on.
+template <class C>
+__device__ __forceinline__ WarpPart part_at(int of_warp, int row, uint32_t chunk = 0) {
+  const uint32_t part = smem_base() + of_warp * C::PART_BYTES;
+  return {part + row * C::PART_ROW_BYTES + chunk * 16, part + C::BR * C::PART_ROW_BYTES + row * 8};
+}
+// d04_warps. And who joins it: of rows `first`, `first` + WARPS ..., what WARPS warps have found, number i of which is
+// warp warp_of(i) of the block.
+template <class C, int WARPS, class WarpOf>
+__device__ __forceinline__ void leave_rows(const ModelParams& p, const BlockShare& share, int first,
+                                           const WarpOf& warp_of LADDER_SITE_PARAMETER) {
+  for (int row = first; row < C::BR && share.rows.has(row); row += WARPS) {
+    float O[4] = {};
+    const auto found_by = [&](int i) { return part_at<C>(warp_of(i), row, threadIdx.x % 32); };
+    const Joined all = join_warps<WARPS>(O, found_by LADDER_SITE);
+    share.template leave<typename C::Element>(p, row, O, all LADDER_SITE);
+  }
+}
+template <class C>
+__device__ __forceinline__ void leave_rows(const ModelParams& p, const BlockShare& share LADDER_SITE_PARAMETER) {
+  leave_rows<C, C::WARPS>(p, share, threadIdx.x / 32, [](int of_warp) { return of_warp; } LADDER_SITE);
 }
 
 // d04_warps. How many shares: as many as fill the card once, with all blocks that an SM takes, and no more than there
@@ -652,8 +769,17 @@ template <class C>
 int shares_of(int64_t blocks, int n_k, int multiprocessors) {
   return shares_of<C>(blocks, n_k, min(multiprocessors, MOST_SHARES), MOST_SHARES);
 }
-inline int rows_of(const ModelParams& p) {
+inline int rows_per_kv_head(const ModelParams& p) {
   return p.n_q * (p.heads / p.kv_heads);
+}
+// d06_pages. LAUNCH  As many shares of each sequence as if it were the longest, of HEADS heads of keys a block, which
+// start(grid, shares) launches; and then their join.
+template <class C, int HEADS = 1, class Start>
+void start_shares(Device& device, const ModelParams& p, const Start& start) {
+  const int tiles = (rows_per_kv_head(p) + C::BR - 1) / C::BR, heads = p.kv_heads / HEADS;
+  const int shares = shares_of<C>(int64_t(tiles) * heads * p.batch, p.n_k, multiprocessors(device));
+  start(dim3(tiles * shares, heads, p.batch), shares);
+  if (shares > 1) start_join_early<typename C::Element, HEAD_DIM, JOIN_WARPS>(device, p, shares);
 }
 
 // ---- warpgroups that read keys of their own -------------------------------------------------------------------------
@@ -706,10 +832,10 @@ __device__ __forceinline__ void load_panels(uint32_t tile, const typename C::Ele
 }
 
 // d12_warpgroups. As attend_to, of more rows than 16.
-template <class C, class Keys, class Leave, class AreDone, class Scores>
+template <class C, class Keys, class Leave, class AreDone, class Function>
 __device__ __forceinline__ void attend_by_warpgroups(const ModelParams& p, const Share& share, Keys keys,
                                                      const Leave& leave, const AreDone& are_done,
-                                                     const Scores& scores LADDER_SITE_PARAMETER) {
+                                                     const Function& function LADDER_SITE_PARAMETER) {
   using T = typename C::Element;
   constexpr int BR = C::BR, BC = C::BC, STAGES = C::STAGES, STEP = C::STEP;
   const uint32_t warpgroup = threadIdx.x / 128, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -745,7 +871,7 @@ __device__ __forceinline__ void attend_by_warpgroups(const ModelParams& p, const
   const int lane_row[2] = {int(warp % 4 * 16) + FragmentC::row(lane, 0), int(warp % 4 * 16) + FragmentC::row(lane, 2)};
   const int query[2] = {rows.query(lane_row[0]), rows.query(lane_row[1])};
   Softmax<T, BC> softmax = {};
-  softmax.scale_log2 = scores.scale * LOG2E;
+  softmax.scale_log2 = function.scale * LOG2E;
   softmax.begin();
   const uint64_t Q_rows = wgmma_descriptor(smem_base() + C::Q_AT);
   float O_frag[HEAD_DIM / 8][4] = {}, S_frag[BC / 8][4];
@@ -761,7 +887,7 @@ __device__ __forceinline__ void attend_by_warpgroups(const ModelParams& p, const
     wgmma_wait<0>(S_frag);
     const int first_key = first_key_of(step);
     const bool is_masked = whole.template cuts<C>(first_key);
-    scores.change(S_frag, query, first_key);
+    function.change(S_frag, query, first_key);
     if (is_masked) hide_unseen(S_frag, seen, query, first_key);
     softmax.weigh(S_frag, P_frag, step == begin, is_masked LADDER_SITE);
     if (softmax.rescale) scale_rows(O_frag, softmax.correction);
@@ -806,13 +932,13 @@ __device__ __forceinline__ void attend_by_warpgroups(const ModelParams& p, const
 template <class C>
 struct List {
   const CacheParams& p;
-  int tiles, items;  // of rows; of rows of all heads of keys
+  int tiles, row_tiles;  // of rows; of rows of all heads of keys
 
   __device__ __forceinline__ List(const CacheParams& p)
-      : p(p), tiles((p.n_q * (p.heads / p.kv_heads) + C::BR - 1) / C::BR), items(tiles * p.kv_heads) {}
-  __device__ __forceinline__ Rows rows_of_tile(int item) const {
+      : p(p), tiles((p.n_q * (p.heads / p.kv_heads) + C::BR - 1) / C::BR), row_tiles(tiles * p.kv_heads) {}
+  __device__ __forceinline__ Rows rows_of_tile(int row_tile) const {
     const int group = p.heads / p.kv_heads;
-    return {group, item / tiles * group, item % tiles * C::BR, p.n_q * group};
+    return {group, row_tile / tiles * group, row_tile % tiles * C::BR, p.n_q * group};
   }
   // Of each tile of a sequence, from the first query's first key to the last query's last.
   __device__ __forceinline__ Steps steps_of(int sequence LADDER_SITE_PARAMETER) const {
@@ -823,7 +949,7 @@ struct List {
   // All steps of the sequences before this one.
   __device__ __forceinline__ int before(int sequence LADDER_SITE_PARAMETER) const {
     int sum = 0;
-    for (int s = threadIdx.x % 32; s < sequence; s += 32) sum += items * steps_of(s LADDER_SITE).count;
+    for (int s = threadIdx.x % 32; s < sequence; s += 32) sum += row_tiles * steps_of(s LADDER_SITE).count;
     for (int mask = 16; mask > 0; mask /= 2) sum += int(shfl(sum, threadIdx.x % 32 ^ mask LADDER_SITE));
     return sum;
   }
@@ -833,7 +959,7 @@ struct List {
     before = 0;
     if (p.batch == 1) return 0;
     for (int first = 0;; first += 32) {
-      int end = first + lane < p.batch ? items * steps_of(first + lane LADDER_SITE).count : 0;
+      int end = first + lane < p.batch ? row_tiles * steps_of(first + lane LADDER_SITE).count : 0;
       for (int from = 1; from < 32; from *= 2) {
         const int sum = int(shfl(end, lane - from LADDER_SITE));
         if (lane >= from) end += sum;
@@ -878,8 +1004,8 @@ __global__ void __launch_bounds__(JOIN_WARPS * 32) join_list(CacheParams p) {
   const int end = begin_of(block + 1, blocks, steps);
   int before;
   const int sequence = list.sequence_of(end - 1, before), count = list.steps_of(sequence).count;
-  const int item = (end - 1 - before) / count, first = before + item * count, last = first + count - 1;
-  const Rows rows = list.rows_of_tile(item);
+  const int row_tile = (end - 1 - before) / count, first = before + row_tile * count, last = first + count - 1;
+  const Rows rows = list.rows_of_tile(row_tile);
   const bool goes_on = last >= end && block_of(first, blocks, steps) == block;
   if (!goes_on || !rows.has(blockIdx.x)) return;
   const bool is_first = begin_of(block, blocks, steps) == first;  // of this block's
@@ -891,7 +1017,7 @@ __global__ void __launch_bounds__(JOIN_WARPS * 32) join_list(CacheParams p) {
 }
 template <class C>
 void start_join_list(Device& device, const CacheParams& p, int blocks) {
-  launch_dependent(device, join_list<C>, dim3(min(rows_of(p), C::BR), blocks), dim3(JOIN_WARPS * 32),
+  launch_dependent(device, join_list<C>, dim3(min(rows_per_kv_head(p), C::BR), blocks), dim3(JOIN_WARPS * 32),
                    JOIN_WARPS * (HEAD_DIM + 2) * 4, p);
 }
 
@@ -908,28 +1034,29 @@ struct SeamlessTile : WarpTile<T, BR, BC, WARPS, STAGES, 1> {
 };
 
 // d08_seamless. A tile of rows of a head of keys, and where in the list its steps are.
-struct Tile {
-  int sequence, item, n_k;
+struct ListTile {
+  int sequence, row_tile, n_k;
   int first, end;  // step of the list; behind the last one
   int first_key;   // of its first step
 
   template <class C>
-  __device__ __forceinline__ static Tile at(const List<C>& list, int sequence, int item,
-                                            int first LADDER_SITE_PARAMETER) {
+  __device__ __forceinline__ static ListTile at(const List<C>& list, int sequence, int row_tile,
+                                                int first LADDER_SITE_PARAMETER) {
     const Steps steps = list.steps_of(sequence LADDER_SITE);
-    return {sequence, item, keys_of(list.p, sequence LADDER_SITE), first, first + steps.count, steps.first * C::STEP};
+    return {
+        sequence, row_tile, keys_of(list.p, sequence LADDER_SITE), first, first + steps.count, steps.first * C::STEP};
   }
   template <class C>
-  __device__ __forceinline__ static Tile of(const List<C>& list, int step LADDER_SITE_PARAMETER) {
+  __device__ __forceinline__ static ListTile of(const List<C>& list, int step LADDER_SITE_PARAMETER) {
     int before;
     const int sequence = list.sequence_of(step, before LADDER_SITE), count = list.steps_of(sequence LADDER_SITE).count;
-    const int item = (step - before) / count;
-    return at(list, sequence, item, before + item * count LADDER_SITE);
+    const int row_tile = (step - before) / count;
+    return at(list, sequence, row_tile, before + row_tile * count LADDER_SITE);
   }
   template <class C>
-  __device__ __forceinline__ Tile next(const List<C>& list LADDER_SITE_PARAMETER) const {
-    if (item + 1 == list.items) return at(list, sequence + 1, 0, end LADDER_SITE);
-    return {sequence, item + 1, n_k, end, 2 * end - first, first_key};
+  __device__ __forceinline__ ListTile next(const List<C>& list LADDER_SITE_PARAMETER) const {
+    if (row_tile + 1 == list.row_tiles) return at(list, sequence + 1, 0, end LADDER_SITE);
+    return {sequence, row_tile + 1, n_k, end, 2 * end - first, first_key};
   }
   template <class C>
   __device__ __forceinline__ int key(int step) const {  // the first of this warp
@@ -940,11 +1067,11 @@ struct Tile {
 // d08_seamless. All that a block does in the list, from step `begin` on to before `end`: attention of each piece, the
 // first of which begins at `begin`, and the next one where end_of(tile, step) says that it ends. Then, for each of its
 // rows and by one warp, leave(tile, from which step, to which, rows, row, O, found) as attend_to's. d19_listed:
-// scores_of(tile, rows) says what becomes of scores.
-template <class C, bool IN_PAGES, class EndOf, class Leave, class ScoresOf>
-__device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>& list, Tile here, int begin, int end,
-                                            const EndOf& end_of, const Leave& leave,
-                                            const ScoresOf& scores_of LADDER_SITE_PARAMETER) {
+// function_of(tile, rows) says what becomes of scores.
+template <class C, bool IN_PAGES, class EndOf, class Leave, class FunctionOf>
+__device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>& list, ListTile here, int begin,
+                                            int end, const EndOf& end_of, const Leave& leave,
+                                            const FunctionOf& function_of LADDER_SITE_PARAMETER) {
   using T = typename C::Element;
   using Keys = KeysOfCache<IN_PAGES>;
   constexpr int WARPS = C::WARPS, STAGES = C::STAGES;
@@ -956,9 +1083,9 @@ __device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>&
 
   // LOAD  The tile of keys that is asked for next belongs to `ahead`, which may be some heads further than what is
   //       multiplied.
-  Tile ahead = here;
+  ListTile ahead = here;
   int asked = begin;
-  const auto keys_in = [&](const Tile& tile) {
+  const auto keys_in = [&](const ListTile& tile) {
     if constexpr (IN_PAGES) {
       return Keys(p, tile.sequence, tile.n_k);
     } else {
@@ -968,7 +1095,7 @@ __device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>&
   Keys keys = keys_in(ahead);
   const auto load = [&] {
     if (asked < end) {
-      const int first_key = ahead.template key<C>(asked), kv_head = ahead.item / list.tiles;
+      const int first_key = ahead.template key<C>(asked), kv_head = ahead.row_tile / list.tiles;
       const uint32_t smem_K = stage_of(warp, asked);
       load_tile<C>(smem_K, lane_source<T>(p.K, p.K_strides, keys, ahead.sequence, kv_head), p.K_strides, keys,
                    first_key, p.d LADDER_SITE);
@@ -983,14 +1110,14 @@ __device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>&
   for (int stage = 0; stage < STAGES - 1; ++stage) load();
 
   WarpRows<C> mine;
-  mine.load_Q(p, list.rows_of_tile(here.item), here.sequence LADDER_SITE);
+  mine.load_Q(p, list.rows_of_tile(here.row_tile), here.sequence LADDER_SITE);
   for (int step = begin; step < end;) {
-    const Rows rows = list.rows_of_tile(here.item);
+    const Rows rows = list.rows_of_tile(here.row_tile);
     const Seen seen(p, p.n_q, here.n_k);
     const Whole whole = Whole::of<C>(rows, seen);
     const int from = step, to = end_of(here, step);
-    const auto scores = scores_of(here, rows);
-    mine.begin(scores.scale);
+    const auto function = function_of(here, rows);
+    mine.begin(function.scale);
     for (; step < to; ++step) {
       cp_async_wait<STAGES - 2>(LADDER_SITE_ALONE);  // this lane's part of the tile has landed
       __syncwarp(LADDER_SITE_ALONE);                 // safe to read it: all lanes' parts have;
@@ -998,11 +1125,11 @@ __device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>&
       load();
       const int first_key = here.template key<C>(step);
       mine.multiply(stage_of(warp, step), seen, first_key, step == from, whole.template cuts<C>(first_key),
-                    scores LADDER_SITE);
+                    function LADDER_SITE);
     }
 
     // STORE  Two tiles of keys are on their way, of this head or of the next one. The third stage is free.
-    const Tile then = to == here.end && to < end ? here.next(list LADDER_SITE) : here;
+    const ListTile then = to == here.end && to < end ? here.next(list LADDER_SITE) : here;
     const auto part_of = [&](int of_warp, int row, uint32_t chunk) {
       return WarpPart{stage_of(of_warp, to - 1) + row * C::PART_ROW_BYTES + (chunk ^ (row % 4 * 2)) * 16,
                       smem_base() + C::Base::SMEM_BYTES + of_warp * C::NUMBERS_BYTES + row * 8};
@@ -1012,7 +1139,7 @@ __device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>&
 #pragma unroll
     for (int group = 0; group < C::BR / 16; ++group) {
       mine.store_found(group, [&](int row, uint32_t chunk) { return part_of(warp, row, chunk); } LADDER_SITE);
-      if (group == C::BR / 16 - 1) mine.load_Q(p, list.rows_of_tile(then.item), then.sequence LADDER_SITE);
+      if (group == C::BR / 16 - 1) mine.load_Q(p, list.rows_of_tile(then.row_tile), then.sequence LADDER_SITE);
       __syncthreads(LADDER_SITE_ALONE);  // safe to read what the other warps have found
       for (int of_group = warp; of_group < 16 && rows.has(group * 16 + of_group); of_group += WARPS) {
         const int row = group * 16 + of_group;
@@ -1028,10 +1155,10 @@ __device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>&
 }
 
 template <class C, bool IN_PAGES, class EndOf, class Leave>
-__device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>& list, const Tile& here, int begin,
+__device__ __forceinline__ void attend_list(const CacheParams& p, const List<C>& list, const ListTile& here, int begin,
                                             int end, const EndOf& end_of, const Leave& leave LADDER_SITE_PARAMETER) {
   attend_list<C, IN_PAGES>(p, list, here, begin, end, end_of, leave,
-                           [&](const Tile&, const Rows&) { return Scores{p.softmax_scale}; } LADDER_SITE);
+                           [&](const ListTile&, const Rows&) { return NoFunction{p.softmax_scale}; } LADDER_SITE);
 }
 
 // ---- shares of a length of their own --------------------------------------------------------------------------------
@@ -1049,30 +1176,30 @@ int most_shares(int n_k) {
   const int steps = (n_k + C::STEP - 1) / C::STEP;
   return max(min(steps, USUAL_SHARES), shares_of(steps));
 }
-__device__ __forceinline__ int end_of_share(const Tile& tile, int begin) {
+__device__ __forceinline__ int end_of_share(const ListTile& tile, int begin) {
   return min(begin + length_of_shares(tile.end - tile.first), tile.end);
 }
 
 // d09_own. What a block has of the list: the shares that begin in its equal part of all steps.
-struct ListPart {
-  Tile tile;  // of the first step
+struct BlockRange {
+  ListTile tile;  // of the first step
   int begin, end;
 };
 template <class C>
-__device__ __forceinline__ ListPart part_of_block(const List<C>& list, int steps, int block,
-                                                  int blocks LADDER_SITE_PARAMETER) {
+__device__ __forceinline__ BlockRange range_of_block(const List<C>& list, int steps, int block,
+                                                     int blocks LADDER_SITE_PARAMETER) {
   // As begin_of: but a division in 64 bits, before anything is asked for, is long.
   const uint32_t of_each = uint32_t(steps) / blocks, rest = uint32_t(steps) % blocks;
   const auto equal = [&](uint32_t number) { return int(number * of_each + number * rest / blocks); };
-  const auto share_from = [&](const Tile& tile, int step) {
+  const auto share_from = [&](const ListTile& tile, int step) {
     const int length = length_of_shares(tile.end - tile.first);
     return min(tile.first + (step - tile.first + length - 1) / length * length, tile.end);
   };
   const int from = equal(block), to = equal(block + 1);
   if (from == to) return {{}, 0, 0};
-  Tile tile = Tile::of(list, from LADDER_SITE);
+  ListTile tile = ListTile::of(list, from LADDER_SITE);
   const int begin = share_from(tile, from);
-  const Tile last = to <= tile.end || to == steps ? tile : Tile::of(list, to LADDER_SITE);
+  const ListTile last = to <= tile.end || to == steps ? tile : ListTile::of(list, to LADDER_SITE);
   const int end = to == steps ? steps : share_from(last, to);
   if (begin == tile.end && begin < end) tile = tile.next(list LADDER_SITE);
   return {tile, begin, end};
@@ -1080,7 +1207,7 @@ __device__ __forceinline__ ListPart part_of_block(const List<C>& list, int steps
 
 // d09_own. A share's part of a row, or if there is no other one the row.
 template <class T>
-__device__ __forceinline__ void leave_share(const CacheParams& p, const Tile& tile, int from, int most, int head,
+__device__ __forceinline__ void leave_share(const CacheParams& p, const ListTile& tile, int from, int most, int head,
                                             int query, const float (&O)[4], const Joined& found LADDER_SITE_PARAMETER) {
   const int steps = tile.end - tile.first;
   if (shares_of(steps) == 1) {
@@ -1110,11 +1237,11 @@ void start_join_shares(Device& device, const CacheParams& p) {
     launch_dependent(device, join_shares<C>, dim3(p.n_q, p.heads, p.batch), dim3(SHARE_WARPS * 32),
                      SHARE_WARPS * (HEAD_DIM + 2) * 4, p, most);
 }
-// d09_own. A block for each SM, if there are as many steps; but no more than part_of_block can count.
+// d09_own. A block for each SM, if there are as many steps; but no more than range_of_block can count.
 constexpr int MOST_BLOCKS = 1024;
 template <class C>
 int blocks_of(Device& device, const CacheParams& p) {
-  const int64_t tiles = (rows_of(p) + C::BR - 1) / C::BR * int64_t(p.kv_heads) * p.batch;
+  const int64_t tiles = (rows_per_kv_head(p) + C::BR - 1) / C::BR * int64_t(p.kv_heads) * p.batch;
   return min(int64_t(min(int(multiprocessors(device)), MOST_BLOCKS)), tiles * ((p.n_k + C::STEP - 1) / C::STEP));
 }
 

@@ -51,11 +51,12 @@ __device__ __forceinline__ Joined join_warps_at_once(float (&O)[4], const PartOf
   return all;
 }
 
-// d10_along. All that a block does in the list, share by share, with a share's Q copied beside its first keys. Whose
-// rows a tile of the list has, rows_of_tile(its item) says, and kv_head_of(its item) of which head of keys. For each of
-// a share's rows and by one warp, leave(tile, number of the share, from which step, to which, rows, row, O, found).
+// d10_along. All that a block does in the list, share by share, with a share's Q copied beside its first keys. Which
+// rows a tile of the list has, rows_of_tile(its number) says, and kv_head_of(its number) of which head of keys. For
+// each of a share's rows and by one warp, leave(tile, number of the share, from which step, to which, rows, row, O,
+// found).
 template <class C, bool IN_PAGES, class RowsOf, class HeadOf, class Leave>
-__device__ __forceinline__ void attend_along(const CacheParams& p, const List<C>& list, const ListPart& part,
+__device__ __forceinline__ void attend_along(const CacheParams& p, const List<C>& list, const BlockRange& part,
                                              const RowsOf& rows_of_tile, const HeadOf& kv_head_of,
                                              const Leave& leave LADDER_SITE_PARAMETER) {
   using T = typename C::Element;
@@ -70,9 +71,9 @@ __device__ __forceinline__ void attend_along(const CacheParams& p, const List<C>
   smem_name(smem_base(), C::Base::SMEM_BYTES, "K and V", ROW_BYTES);
 
   // LOAD  A warp's tile of the next step, which belongs to `ahead`; with a share's first one comes its Q.
-  Tile here = part.tile, ahead = here;
+  ListTile here = part.tile, ahead = here;
   int asked = begin, asked_up_to = begin, share_asked = 0;
-  const auto keys_in = [&](const Tile& tile) {
+  const auto keys_in = [&](const ListTile& tile) {
     if constexpr (IN_PAGES) {
       return Keys(p, tile.sequence, tile.n_k);
     } else {
@@ -82,14 +83,14 @@ __device__ __forceinline__ void attend_along(const CacheParams& p, const List<C>
   Keys keys = keys_in(ahead);
   const auto load = [&] {
     if (asked < end) {
-      const int first_key = ahead.template key<C>(asked), kv_head = kv_head_of(ahead.item);
+      const int first_key = ahead.template key<C>(asked), kv_head = kv_head_of(ahead.row_tile);
       const uint32_t smem_K = stage_of(warp, asked);
       load_tile<C>(smem_K, lane_source<T>(p.K, p.K_strides, keys, ahead.sequence, kv_head), p.K_strides, keys,
                    first_key, p.d LADDER_SITE);
       load_tile<C>(smem_K + C::TILE_BYTES, lane_source<T>(p.V, p.V_strides, keys, ahead.sequence, kv_head), p.V_strides,
                    keys, first_key, p.d LADDER_SITE);
       if (asked == asked_up_to) {
-        copy_Q<C>(p, rows_of_tile(ahead.item), ahead.sequence, smem_Q(share_asked++) LADDER_SITE);
+        copy_Q<C>(p, rows_of_tile(ahead.row_tile), ahead.sequence, smem_Q(share_asked++) LADDER_SITE);
         asked_up_to = end_of_share(ahead, asked);
       }
       if (++asked == ahead.end && asked < end) ahead = ahead.next(list LADDER_SITE), keys = keys_in(ahead);
@@ -105,7 +106,7 @@ __device__ __forceinline__ void attend_along(const CacheParams& p, const List<C>
   for (int step = begin, share = 0; step < end; ++share) {
     cp_async_wait<STAGES - 2>(LADDER_SITE_ALONE);
     __syncthreads(LADDER_SITE_ALONE);  // safe to read Q: all have what they copied; safe to overwrite what was found
-    const auto rows = rows_of_tile(here.item);
+    const auto rows = rows_of_tile(here.row_tile);
     const Seen seen(p, p.n_q, here.n_k);
     const Whole whole = Whole::of<C>(rows, seen);
     const int from = step, to = end_of_share(here, step);

@@ -34,11 +34,12 @@ struct PairShares {
 
 // d15_pairs. All that a block of a grid (tiles of rows * shares, kv_heads, batch) does: attention of its rows over its
 // share's keys, of which each row is joined by one block of the cluster, to O and LSE, or of more shares to the
-// workspace. d16_functions: scores_of(rows) says what becomes of scores, and change(rows, number of the share, row, O,
-// found) may change what a block has found, before it is joined.
-template <class C, class Keys, class ScoresOf, class Change>
+// workspace. d16_functions: function_of(rows) says what becomes of scores, and change(rows, number of the share, row,
+// O, found) may change what a block has found, before it is joined.
+template <class C, class Keys, class FunctionOf, class Change>
 __device__ __forceinline__ void attend_in_pairs(const CacheParams& p, const Keys& keys, const PairShares& shares,
-                                                const ScoresOf& scores_of, const Change& change LADDER_SITE_PARAMETER) {
+                                                const FunctionOf& function_of,
+                                                const Change& change LADDER_SITE_PARAMETER) {
   using T = typename C::Element;
   static_assert(FOUND_AT + (C::BR + C::CLUSTER - 1) * FOUND_BYTES <= C::WARPS * 24 * 1024);
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -77,12 +78,12 @@ __device__ __forceinline__ void attend_in_pairs(const CacheParams& p, const Keys
     cluster_sync(LADDER_SITE_ALONE);
   };
 
-  const auto scores = scores_of(rows);
+  const auto function = function_of(rows);
   const Share share = {rows, sequence, int(blockIdx.y), begin, end};
   if constexpr (C::BR == 64) {
-    attend_by_warpgroups<C>(p, share, keys, leave, meet, scores LADDER_SITE);
+    attend_by_warpgroups<C>(p, share, keys, leave, meet, function LADDER_SITE);
   } else {
-    attend_to<C>(p, share, keys, leave, meet, scores LADDER_SITE);
+    attend_to<C>(p, share, keys, leave, meet, function LADDER_SITE);
   }
   if (cluster == 1) return;
   meet(LADDER_SITE_ALONE);  // safe to read what the other blocks have found

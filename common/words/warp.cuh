@@ -91,18 +91,19 @@ __device__ __forceinline__ void scale_scores(float (&S)[TILES][4], float scale, 
   }
 }
 
-// P = 2^of(score, lane_row), as T; `sum` is the lane's share of the weights of each row. Two C fragments side by side
-// hold exactly the elements of one A fragment, and wgmma takes A from registers: P needs no exchange, only rounding.
-template <class T, int TILES, class Of>
-__device__ __forceinline__ void exp2_weights_of(const float (&S)[TILES][4], uint32_t (&P)[TILES / 2][4],
-                                                float (&sum)[2], Of of) {
+// P = 2^exponent(score, lane_row), as T; `sum` is the lane's share of the weights of each row. Two C fragments side by
+// side hold exactly the elements of one A fragment, and wgmma takes A from registers: P needs no exchange, only
+// rounding.
+template <class T, int TILES, class Exponent>
+__device__ __forceinline__ void exp2_weights_by(const float (&S)[TILES][4], uint32_t (&P)[TILES / 2][4],
+                                                float (&sum)[2], Exponent exponent) {
   sum[0] = sum[1] = 0;
 #pragma unroll
   for (int slice = 0; slice < TILES / 2; ++slice) {
     for (int reg = 0; reg < 4; ++reg) {  // registers 0 and 1: columns 0-7 of the two rows; 2 and 3: columns 8-15
       const int tile = 2 * slice + reg / 2, lane_row = reg % 2;
-      const float low = ex2_approx(of(S[tile][2 * lane_row], lane_row));
-      const float high = ex2_approx(of(S[tile][2 * lane_row + 1], lane_row));
+      const float low = ex2_approx(exponent(S[tile][2 * lane_row], lane_row));
+      const float high = ex2_approx(exponent(S[tile][2 * lane_row + 1], lane_row));
       sum[lane_row] += low + high;
       P[slice][reg] = pack<T>(low, high);
     }
@@ -111,7 +112,7 @@ __device__ __forceinline__ void exp2_weights_of(const float (&S)[TILES][4], uint
 // P = 2^S, and with `scale` and `base` S is scaled first.
 template <class T, int TILES>
 __device__ __forceinline__ void exp2_weights(const float (&S)[TILES][4], uint32_t (&P)[TILES / 2][4], float (&sum)[2]) {
-  exp2_weights_of<T>(S, P, sum, [](float score, int) { return score; });
+  exp2_weights_by<T>(S, P, sum, [](float score, int) { return score; });
 }
 template <class T, int TILES>
 __device__ __forceinline__ void exp2_weights(float (&S)[TILES][4], uint32_t (&P)[TILES / 2][4], float scale,

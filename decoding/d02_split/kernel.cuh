@@ -13,13 +13,13 @@
 
 namespace {
 
-// 41_rows spells out rows_map and no_keys, 43_window the softmax; d01_packed the rows, how they are loaded and what
-// they see.
+// 41_rows spells out rows_map and no_keys, 43_window the softmax; d01_packed the rows, what they see, how they and
+// their keys are loaded.
 using decoding::Rows, decoding::Seen, decoding::load_rows, decoding::hide_unseen;
 using forward::LOG2E, forward::rows_map, forward::Softmax;
 
 constexpr int HEAD_DIM = 128, ROW_BYTES = HEAD_DIM * 2;
-constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
+constexpr int PANEL_ROW_BYTES = ROW_BYTES / 2;
 
 template <class T, int BR, int BC, int WARPS, int STAGES>
 struct Config : forward::Tile<T, BR, BC, WARPS, STAGES, 1> {
@@ -44,24 +44,12 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ModelParams p, int shares, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map) {
   using T = typename C::Element;
-  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES;
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS;
   constexpr int QK_N_TILES = BC / 8, PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  constexpr uint32_t TILE_BYTES = BC * ROW_BYTES, Q_BYTES = BR * ROW_BYTES;
-  const uint32_t smem_Q = smem_base(), smem_K = smem_Q + Q_BYTES, smem_V = smem_K + STAGES * TILE_BYTES;
-  const uint32_t barriers = smem_V + STAGES * TILE_BYTES;
-  const Ring<STAGES, TILE_BYTES> K{barriers, smem_K}, V{K.end, smem_V};
-  smem_name(smem_Q, Q_BYTES, "Q", PANEL_ROW_BYTES);
-  smem_name(smem_K, STAGES * TILE_BYTES, "K", PANEL_ROW_BYTES);
-  smem_name(smem_V, STAGES * TILE_BYTES, "V", PANEL_ROW_BYTES);
-  smem_name(barriers, 4 * STAGES * 8, "barriers");
-  if (threadIdx.x == 0) {
-    K.init(1);
-    V.init(1);
-    fence_mbarrier_init();  // safe to name them to the copy engine, which knows them now
-  }
-  __syncthreads();  // safe to use the barriers
-
+  const decoding::PanelSmem<C, HEAD_DIM> smem;
+  smem.name_and_init();
+  const auto &K = smem.K, &V = smem.V;
   // Tiles of keys that some row of the block sees, at least one, and those that all see: by the first of
   // them every row has met a key. Of the former this share's.
   const Rows rows = Rows::of_block<C>(p, shares);
@@ -74,24 +62,14 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 
   // LOAD  One thread asks for tiles of K and V as stages are empty.
   if (warp >= WARPS) {
-    if (threadIdx.x == WARPS * 32) {
-      const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
-        ring.claim(tile - begin);
-        for (int panel = 0; panel < PANELS; ++panel)
-          cp_async_bulk_tensor_4d(ring.tiles + ring.at(tile - begin) + panel * BC * PANEL_ROW_BYTES, map,
-                                  panel * PANEL_COLS, tile * BC, blockIdx.y, sequence, ring.full_of(tile - begin));
-      };
-      for (int tile = begin; tile < end; ++tile) {
-        request(K_map, K, tile);
-        request(V_map, V, tile);
-      }
-    }
+    if (threadIdx.x == WARPS * 32)
+      decoding::load_tiles<C, HEAD_DIM>(smem, begin, end, K_map, V_map, blockIdx.y, sequence);
     return;
   }
 
-  load_rows<C, HEAD_DIM>(p, rows, sequence, smem_Q);
-  const uint64_t Q_rows = wgmma_descriptor(smem_Q), K_tiles = wgmma_descriptor(smem_K),
-                 V_tiles = wgmma_descriptor(smem_V, BC * PANEL_ROW_BYTES);
+  load_rows<C, HEAD_DIM>(p, rows, sequence, smem.Q);
+  const uint64_t Q_rows = wgmma_descriptor(smem.Q), K_tiles = wgmma_descriptor(smem.K_tiles),
+                 V_tiles = wgmma_descriptor(smem.V_tiles, BC * PANEL_ROW_BYTES);
   Softmax<T, BC> softmax = {};
   softmax.scale_log2 = p.softmax_scale * LOG2E;
   softmax.begin();

@@ -1,5 +1,4 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/decoding.hpp"
 #include "kernel.cuh"
 
 namespace {
@@ -25,12 +24,8 @@ uint64_t workspace_bytes(const ladder::Shape& spec) {
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = ladder::accepts_any_d<typename C::Element>(ladder::MODELS | ladder::WINDOW, HEAD_DIM);
-  rest.writes_lse = true;
+  rest = ladder::decoding::of_any_d<C>(std::move(rest), 0);
   rest.workspace_bytes = workspace_bytes<C>;
-  rest.from_first_key = true;
-  rest.few_rows = C::BR;
-  rest.recorded = true;
   return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
 }
 

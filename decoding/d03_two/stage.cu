@@ -1,5 +1,4 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/tiles.hpp"
+#include "harness/stages/decoding.hpp"
 #include "kernel.cuh"
 
 namespace {
@@ -25,12 +24,8 @@ uint64_t workspace_bytes(const ladder::Shape& spec) {
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest.accepts = ladder::accepts_any_d<typename C::Element>(ladder::MODELS | ladder::WINDOW, HEAD_DIM);
-  rest.writes_lse = true;
+  rest = ladder::decoding::of_any_d<C>(std::move(rest), 0);
   rest.workspace_bytes = workspace_bytes<C>;
-  rest.from_first_key = true;
-  rest.few_rows = C::BR;
-  rest.recorded = true;
   return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
 }
 
@@ -39,11 +34,11 @@ const ladder::Registration registration({
     .previous = "d02_split",
     .role = ladder::Role::lost,
     .idea = "Two blocks on an SM: while one begins, ends or waits, the other reads.",
-    .limit = "A block has an SM to itself. While it starts, loads Q and waits for its first keys, and while it "
-             "stores, nobody reads there.",
-    .prediction = "In turns, in a graph, over d02 in bf16, 32 heads over 8, one query: batch 64 beside 8192 keys "
-                  "1.06, batch 8 beside 65536 1.05 and beside 8192 1.03, batch 1 beside 1024 and 8192 1.05; one head "
-                  "of keys beside 65536 1.10, since the join has 64 shares to read, and not 132. Within 3 %.",
+    .limit = "A block has an SM to itself. While it starts, loads Q and waits for its first keys, and while it stores, "
+             "nobody reads there.",
+    .prediction = "In turns, in a graph, over d02 in bf16, 32 heads over 8, one query: batch 64 beside 8192 keys 1.06, "
+                  "batch 8 beside 65536 1.05 and beside 8192 1.03, batch 1 beside 1024 and 8192 1.05; one head of keys "
+                  "beside 65536 1.10, since the join has 64 shares to read, and not 132. Within 3 %.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, TMA, mbarrier, 113 KiB of shared memory",

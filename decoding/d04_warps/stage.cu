@@ -4,22 +4,11 @@
 namespace {
 
 template <class C>
-ladder::Counts predict(const ladder::Launched& spec) {
-  return ladder::decoding::products<C>(spec);
-}
-
-template <class C>
-uint64_t workspace_bytes(const ladder::Shape& spec) {
-  const uint64_t blocks = ladder::decoding::Tiles<C>(spec).count;
-  return ladder::decoding::parts_bytes(spec, blocks == 0 ? 1 : shares_of<C>(blocks, spec.keys(), MOST_BLOCKS));
-}
-
-template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest = ladder::decoding::variant<C>(std::move(rest), 0);
-  rest.workspace_bytes = workspace_bytes<C>;
+  rest.workspace_bytes = ladder::decoding::workspace<C, shares_of<C>, MOST_BLOCKS>;
   rest.few_rows = C::Wide::BR;
-  return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
+  return ladder::make_variant<C>(run<C>, flash_attention<C>, ladder::decoding::predict<C>, std::move(rest));
 }
 
 const ladder::Registration registration({

@@ -4,21 +4,10 @@
 namespace {
 
 template <class C>
-ladder::Counts predict(const ladder::Launched& spec) {
-  return ladder::decoding::products<C>(spec);
-}
-
-template <class C>
-uint64_t workspace_bytes(const ladder::Shape& spec) {
-  const uint64_t blocks = ladder::decoding::Tiles<C>(spec).count;
-  return ladder::decoding::parts_bytes(spec, blocks == 0 ? 1 : shares_of<C>(blocks, spec.keys(), MOST_SHARES));
-}
-
-template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest = ladder::decoding::variant<C>(std::move(rest), 0);
-  rest.workspace_bytes = workspace_bytes<C>;
-  return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
+  rest.workspace_bytes = ladder::decoding::workspace<C, shares_of<C>, MOST_SHARES>;
+  return ladder::make_variant<C>(run<C>, flash_attention<C>, ladder::decoding::predict<C>, std::move(rest));
 }
 
 const ladder::Registration registration({

@@ -36,7 +36,7 @@ struct Pages {
     page = key < n_k ? ld_global_s32(table + number LADDER_SITE) : 0;
   }
   __device__ __forceinline__ int64_t offset(const ForwardParams::Strides& strides,
-                                            decoding::Row key LADDER_SITE_PARAMETER) const {
+                                            decoding::TileKey key LADDER_SITE_PARAMETER) const {
     return int(shfl(page, key.of_tile LADDER_SITE)) * strides.batch +
            int(shfl(row, key.of_tile LADDER_SITE)) * strides.row;
   }
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
 //         multiples of 16 B, as are strides.
 template <class C>
 void start(Device& device, const CacheParams& p) {
-  const int tiles = (decoding::rows_of(p) + C::BR - 1) / C::BR;
+  const int tiles = (decoding::rows_per_kv_head(p) + C::BR - 1) / C::BR;
   const int shares = decoding::shares_of<C>(int64_t(tiles) * p.kv_heads * p.batch, p.n_k, multiprocessors(device));
   launch(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>,
          dim3(tiles * shares, p.kv_heads, p.batch), dim3(C::THREADS), C::SMEM_BYTES, p, shares);
@@ -74,7 +74,7 @@ void start(Device& device, const CacheParams& p) {
 template <class C>
 void run(Device& device, const CacheParams& p) {
   if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
-  decoding::rows_of(p) <= C::BR ? start<C>(device, p) : start<typename C::Wide>(device, p);
+  decoding::rows_per_kv_head(p) <= C::BR ? start<C>(device, p) : start<typename C::Wide>(device, p);
 }
 
 }  // namespace

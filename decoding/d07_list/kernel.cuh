@@ -26,13 +26,13 @@ struct Config : decoding::WarpTile<T, BR, BC, WARPS, STAGES, 1> {};
 template <class C>
 struct List {
   const CacheParams& p;
-  int tiles, items;  // of rows; of rows of all heads of keys
+  int tiles, row_tiles;  // of rows; of rows of all heads of keys
 
   __device__ __forceinline__ List(const CacheParams& p)
-      : p(p), tiles((p.n_q * (p.heads / p.kv_heads) + C::BR - 1) / C::BR), items(tiles * p.kv_heads) {}
-  __device__ __forceinline__ Rows rows_of_tile(int item) const {
+      : p(p), tiles((p.n_q * (p.heads / p.kv_heads) + C::BR - 1) / C::BR), row_tiles(tiles * p.kv_heads) {}
+  __device__ __forceinline__ Rows rows_of_tile(int row_tile) const {
     const int group = p.heads / p.kv_heads;
-    return {group, item / tiles * group, item % tiles * C::BR, p.n_q * group};
+    return {group, row_tile / tiles * group, row_tile % tiles * C::BR, p.n_q * group};
   }
   // Of each tile of a sequence, from the first query's first key to the last query's last.
   __device__ __forceinline__ Steps steps_of(int sequence) const {
@@ -43,7 +43,7 @@ struct List {
   // All steps of the sequences before this one.
   __device__ __forceinline__ int before(int sequence) const {
     int sum = 0;
-    for (int s = threadIdx.x % 32; s < sequence; s += 32) sum += items * steps_of(s).count;
+    for (int s = threadIdx.x % 32; s < sequence; s += 32) sum += row_tiles * steps_of(s).count;
     for (int mask = 16; mask > 0; mask /= 2) sum += int(shfl(sum, threadIdx.x % 32 ^ mask));
     return sum;
   }
@@ -52,7 +52,7 @@ struct List {
     const int lane = threadIdx.x % 32;
     before = 0;
     for (int first = 0;; first += 32) {
-      int end = first + lane < p.batch ? items * steps_of(first + lane).count : 0;
+      int end = first + lane < p.batch ? row_tiles * steps_of(first + lane).count : 0;
       for (int from = 1; from < 32; from *= 2) {
         const int sum = int(shfl(end, lane - from));
         if (lane >= from) end += sum;
@@ -97,9 +97,9 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
   int before, sequence = list.sequence_of(begin, before);
   for (int step = begin; step < end;) {
     const Steps all = list.steps_of(sequence);  // of this tile, which has them from `first` on and before `behind`
-    const int item = (step - before) / all.count, first = before + item * all.count, behind = first + all.count;
+    const int row_tile = (step - before) / all.count, first = before + row_tile * all.count, behind = first + all.count;
     const int to = min(behind, end);
-    const Rows rows = list.rows_of_tile(item);
+    const Rows rows = list.rows_of_tile(row_tile);
     const bool is_alone = step == first && to == behind;
     const auto leave = [&](int row, const float(&O)[4], const decoding::Joined& found LADDER_SITE_PARAMETER) {
       if (is_alone) {
@@ -113,7 +113,8 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
     // SOFTMAX  the weights,
     // PV       their sums with V,
     // STORE    and what is left of them.
-    const decoding::Share share = {rows, sequence, item / list.tiles, all.first + step - first, all.first + to - first};
+    const decoding::Share share = {rows, sequence, row_tile / list.tiles, all.first + step - first,
+                                   all.first + to - first};
     const int n_k = decoding::keys_of(p, sequence);
     if constexpr (IN_PAGES) {
       decoding::attend_to<C>(p, share, decoding::Pages(p, sequence, n_k), leave);
@@ -122,7 +123,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
     }
     __syncthreads();  // safe to overwrite what the warps have found: it is joined
     step = to;
-    if (step == before + list.items * all.count) before = step, ++sequence;
+    if (step == before + list.row_tiles * all.count) before = step, ++sequence;
   }
 }
 
@@ -137,8 +138,8 @@ __global__ void __launch_bounds__(JOIN_WARPS * 32) join(CacheParams p) {
   const int end = begin_of(block + 1, blocks, steps);
   int before;
   const int sequence = list.sequence_of(end - 1, before), count = list.steps_of(sequence).count;
-  const int item = (end - 1 - before) / count, first = before + item * count, last = first + count - 1;
-  const Rows rows = list.rows_of_tile(item);
+  const int row_tile = (end - 1 - before) / count, first = before + row_tile * count, last = first + count - 1;
+  const Rows rows = list.rows_of_tile(row_tile);
   const bool goes_on = last >= end && block_of(first, blocks, steps) == block;
   if (!goes_on || !rows.has(blockIdx.x)) return;
   const bool is_first = begin_of(block, blocks, steps) == first;  // of this block's
@@ -155,14 +156,14 @@ void start(Device& device, const CacheParams& p) {
   const int blocks = min(int(multiprocessors(device)), decoding::MOST_SHARES);
   launch(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>, dim3(blocks),
          dim3(C::THREADS), C::SMEM_BYTES, p);
-  launch_dependent(device, join<C>, dim3(min(decoding::rows_of(p), C::BR), blocks), dim3(JOIN_WARPS * 32),
+  launch_dependent(device, join<C>, dim3(min(decoding::rows_per_kv_head(p), C::BR), blocks), dim3(JOIN_WARPS * 32),
                    JOIN_WARPS * (HEAD_DIM + 2) * 4, p);
 }
 
 template <class C>
 void run(Device& device, const CacheParams& p) {
   if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
-  decoding::rows_of(p) <= C::BR ? start<C>(device, p) : start<typename C::Wide>(device, p);
+  decoding::rows_per_kv_head(p) <= C::BR ? start<C>(device, p) : start<typename C::Wide>(device, p);
 }
 
 }  // namespace

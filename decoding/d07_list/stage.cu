@@ -39,8 +39,8 @@ const ladder::Registration registration({
              "card waits for them.",
     .prediction = "In turns, in a graph, 32 heads over 8, one query, bf16, over d06's time: lengths 4641, 45118, 1730 "
                   "and 1696 0.80; all full, batch 64 beside 1024 keys 0.97, for 512 blocks are four rounds of 132 but "
-                  "for a rest, beside 8192 0.99, batch 8 beside 8192 and 65536 1.00, batch 1 beside 65536 1.01, "
-                  "beside 1024 1.06: lengths are read and summed before anything is asked for. Within 3 %.",
+                  "for a rest, beside 8192 0.99, batch 8 beside 8192 and 65536 1.00, batch 1 beside 65536 1.01, beside "
+                  "1024 1.06: lengths are read and summed before anything is asked for. Within 3 %.",
     .min_sm = 90,
     .needs = "mma.m16n8k16 in f16 or bf16, cp.async, shfl, griddepcontrol, 192 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 255, .spill_bytes = 136, .reason = "with 32 rows: O has 128 and Q 64"}},

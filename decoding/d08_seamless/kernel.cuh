@@ -27,27 +27,27 @@ struct Config : decoding::WarpTile<T, BR, BC, WARPS, STAGES, 1> {
 };
 
 // A tile of rows of a head of keys, and where in the list its steps are.
-struct Tile {
-  int sequence, item, n_k;
+struct ListTile {
+  int sequence, row_tile, n_k;
   int first, end;  // step of the list; behind the last one
   int first_key;   // of its first step
 
   template <class C>
-  __device__ __forceinline__ static Tile at(const decoding::List<C>& list, int sequence, int item, int first) {
+  __device__ __forceinline__ static ListTile at(const decoding::List<C>& list, int sequence, int row_tile, int first) {
     const decoding::Steps steps = list.steps_of(sequence);
-    return {sequence, item, decoding::keys_of(list.p, sequence), first, first + steps.count, steps.first * C::STEP};
+    return {sequence, row_tile, decoding::keys_of(list.p, sequence), first, first + steps.count, steps.first * C::STEP};
   }
   template <class C>
-  __device__ __forceinline__ static Tile of(const decoding::List<C>& list, int step) {
+  __device__ __forceinline__ static ListTile of(const decoding::List<C>& list, int step) {
     int before;
     const int sequence = list.sequence_of(step, before), count = list.steps_of(sequence).count;
-    const int item = (step - before) / count;
-    return at(list, sequence, item, before + item * count);
+    const int row_tile = (step - before) / count;
+    return at(list, sequence, row_tile, before + row_tile * count);
   }
   template <class C>
-  __device__ __forceinline__ Tile next(const decoding::List<C>& list) const {
-    if (item + 1 == list.items) return at(list, sequence + 1, 0, end);
-    return {sequence, item + 1, n_k, end, 2 * end - first, first_key};
+  __device__ __forceinline__ ListTile next(const decoding::List<C>& list) const {
+    if (row_tile + 1 == list.row_tiles) return at(list, sequence + 1, 0, end);
+    return {sequence, row_tile + 1, n_k, end, 2 * end - first, first_key};
   }
   template <class C>
   __device__ __forceinline__ int key(int step) const {  // the first of this warp
@@ -74,9 +74,9 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
 
   // LOAD  The tile of keys that is asked for next belongs to `ahead`, which may be some heads further than what is
   //       multiplied.
-  Tile here = Tile::of(list, begin), ahead = here;
+  ListTile here = ListTile::of(list, begin), ahead = here;
   int asked = begin;
-  const auto keys_in = [&](const Tile& tile) {
+  const auto keys_in = [&](const ListTile& tile) {
     if constexpr (IN_PAGES) {
       return Keys(p, tile.sequence, tile.n_k);
     } else {
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
   Keys keys = keys_in(ahead);
   const auto load = [&] {
     if (asked < end) {
-      const int first_key = ahead.template key<C>(asked), kv_head = ahead.item / list.tiles;
+      const int first_key = ahead.template key<C>(asked), kv_head = ahead.row_tile / list.tiles;
       const uint32_t smem_K = stage_of(warp, asked);
       decoding::load_tile<C>(smem_K, decoding::lane_source<T>(p.K, p.K_strides, keys, ahead.sequence, kv_head),
                              p.K_strides, keys, first_key, p.d);
@@ -102,9 +102,9 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
   for (int stage = 0; stage < STAGES - 1; ++stage) load();
 
   decoding::WarpRows<C> mine;
-  mine.load_Q(p, list.rows_of_tile(here.item), here.sequence);
+  mine.load_Q(p, list.rows_of_tile(here.row_tile), here.sequence);
   for (int step = begin; step < end;) {
-    const Rows rows = list.rows_of_tile(here.item);
+    const Rows rows = list.rows_of_tile(here.row_tile);
     const decoding::Seen seen(p, p.n_q, here.n_k);
     const decoding::Whole whole = decoding::Whole::of<C>(rows, seen);
     const int from = step, to = min(here.end, end);
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
     }
 
     // STORE  Two tiles of keys are on their way, of this head or of the next one. The third stage is free.
-    const Tile then = to < end ? here.next(list) : here;
+    const ListTile then = to < end ? here.next(list) : here;
     const bool is_alone = from == here.first && to == here.end;
     const auto part_of = [&](int of_warp, int row, uint32_t chunk) {
       return decoding::WarpPart{stage_of(of_warp, to - 1) + row * C::PART_ROW_BYTES + (chunk ^ (row % 4 * 2)) * 16,
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
           st_shared_v2(part_of(warp, row, 0).numbers,
                        {__float_as_uint(mine.softmax[group].largest(half)), __float_as_uint(sum)});
       }
-      if (group == C::BR / 16 - 1) mine.load_Q(p, list.rows_of_tile(then.item), then.sequence);
+      if (group == C::BR / 16 - 1) mine.load_Q(p, list.rows_of_tile(then.row_tile), then.sequence);
       __syncthreads();  // safe to read what the other warps have found
       for (int of_group = warp; of_group < 16 && rows.has(group * 16 + of_group); of_group += WARPS) {
         const int row = group * 16 + of_group;
@@ -174,7 +174,7 @@ void start(Device& device, const CacheParams& p) {
 template <class C>
 void run(Device& device, const CacheParams& p) {
   if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
-  decoding::rows_of(p) <= C::BR ? start<C>(device, p) : start<typename C::Wide>(device, p);
+  decoding::rows_per_kv_head(p) <= C::BR ? start<C>(device, p) : start<typename C::Wide>(device, p);
 }
 
 }  // namespace

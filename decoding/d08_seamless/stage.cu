@@ -36,9 +36,9 @@ const ladder::Registration registration({
     .idea = "Where one head ends the next one's keys are on their way: a warp's ring goes on over the seam.",
     .limit = "In d07_list a block begins anew at each head's end: the ring runs empty, and fills again.",
     .prediction =
-        "In turns, in a graph, 32 heads over 8, one query, bf16, over d07's time: 32 lengths from 100 to 15972 "
-        "0.92; batch 64 beside 1024 keys 0.88, beside 8192 0.98; batch 8 beside 8192 0.95, beside 65536 0.99; "
-        "batch 1, where few blocks meet a seam, 1.00; lengths 4641, 45118, 1730 and 1696 0.97. Within 3 %.",
+        "In turns, in a graph, 32 heads over 8, one query, bf16, over d07's time: 32 lengths from 100 to 15972 0.92; "
+        "batch 64 beside 1024 keys 0.88, beside 8192 0.98; batch 8 beside 8192 0.95, beside 65536 0.99; batch 1, where "
+        "few blocks meet a seam, 1.00; lengths 4641, 45118, 1730 and 1696 0.97. Within 3 %.",
     .min_sm = 90,
     .needs = "mma.m16n8k16 in f16 or bf16, cp.async, shfl, griddepcontrol, 193 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 255, .spill_bytes = 296, .reason = "with 32 rows: O has 128 and Q 64"}},

@@ -16,8 +16,8 @@ namespace {
 // these stand, d07_list the list, and d08_seamless how a block goes through it.
 using decoding::HEAD_DIM;
 using decoding::List;
+using decoding::ListTile;
 using decoding::Part;
-using decoding::Tile;
 
 template <class T, int BR, int BC, int WARPS, int STAGES>
 struct Config : decoding::SeamlessTile<T, BR, BC, WARPS, STAGES> {};
@@ -37,13 +37,13 @@ inline int most_shares(int steps) {
 
 // The first share that begins at a step of the list, or behind it; the end of the list counts as one.
 struct Begin {
-  Tile tile;
+  ListTile tile;
   int step;
 };
 template <class C>
 __device__ __forceinline__ Begin begin_at(const List<C>& list, int step, int steps) {
   if (step == steps) return {{}, steps};
-  Tile tile = Tile::of(list, step);
+  ListTile tile = ListTile::of(list, step);
   const int length = length_of_shares(tile.end - tile.first);
   const int begin = tile.first + (step - tile.first + length - 1) / length * length;
   if (begin < tile.end || tile.end == steps) return {tile, min(begin, tile.end)};
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
   const Begin begin = begin_at(list, decoding::begin_of(block, blocks, steps), steps);
   const int end = begin_at(list, decoding::begin_of(block + 1, blocks, steps), steps).step;
   if (begin.step == end) return;
-  const auto end_of = [&](const Tile& tile, int step) {
+  const auto end_of = [&](const ListTile& tile, int step) {
     return min(step + length_of_shares(tile.end - tile.first), tile.end);
   };
   // LOAD     A block goes through its part of the list as d08 spells out, and so are
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
   // SOFTMAX  the weights,
   // PV       their sums with V.
   // STORE    A share leaves its part of a row, if it is not the only one.
-  const auto leave = [&](const Tile& tile, int from, int, const decoding::Rows& rows, int row, const float(&O)[4],
+  const auto leave = [&](const ListTile& tile, int from, int, const decoding::Rows& rows, int row, const float(&O)[4],
                          const decoding::Joined& found LADDER_SITE_PARAMETER) {
     const int count = tile.end - tile.first, head = rows.head(row), query = rows.query(row);
     if (shares_of(count) == 1) {
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(JOIN_WARPS * 32) join(CacheParams p, int most)
 template <class C>
 void start(Device& device, const CacheParams& p) {
   const int steps = (p.n_k + C::STEP - 1) / C::STEP, most = most_shares(steps);
-  const int64_t tiles = (decoding::rows_of(p) + C::BR - 1) / C::BR * int64_t(p.kv_heads) * p.batch;
+  const int64_t tiles = (decoding::rows_per_kv_head(p) + C::BR - 1) / C::BR * int64_t(p.kv_heads) * p.batch;
   launch(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>,
          dim3(min(int64_t(multiprocessors(device)), tiles * steps)), dim3(C::THREADS), C::SMEM_BYTES, p, most);
   if (most > 1)
@@ -110,7 +110,7 @@ void start(Device& device, const CacheParams& p) {
 template <class C>
 void run(Device& device, const CacheParams& p) {
   if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
-  decoding::rows_of(p) <= C::BR ? start<C>(device, p) : start<typename C::Wide>(device, p);
+  decoding::rows_per_kv_head(p) <= C::BR ? start<C>(device, p) : start<typename C::Wide>(device, p);
 }
 
 }  // namespace

@@ -15,9 +15,9 @@ namespace {
 // these stand, d07_list the list, d08_seamless its tiles, and d09_own the shares.
 using decoding::HEAD_DIM;
 using decoding::List;
+using decoding::ListTile;
 using decoding::Part;
 using decoding::Rows;
-using decoding::Tile;
 
 template <class T, int BR, int BC, int WARPS, int STAGES>
 struct Config : decoding::SeamlessTile<T, BR, BC, WARPS, STAGES> {
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
   static_assert(C::BC == 16);
   griddepcontrol_launch_dependents();  // safe: who joins waits until this launch is over
   const List<C> list(p);
-  const decoding::ListPart part = decoding::part_of_block(list, list.before(p.batch), blockIdx.x, gridDim.x);
+  const decoding::BlockRange part = decoding::range_of_block(list, list.before(p.batch), blockIdx.x, gridDim.x);
   if (part.begin == part.end) return;
   const int begin = part.begin, end = part.end;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -83,9 +83,9 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
   smem_name(smem_base(), C::Base::SMEM_BYTES, "K and V", decoding::ROW_BYTES);
 
   // LOAD  A warp's tile of the next step, which belongs to `ahead`; with a share's first one comes its Q.
-  Tile here = part.tile, ahead = here;
+  ListTile here = part.tile, ahead = here;
   int asked = begin, asked_up_to = begin, share_asked = 0;
-  const auto keys_in = [&](const Tile& tile) {
+  const auto keys_in = [&](const ListTile& tile) {
     if constexpr (IN_PAGES) {
       return Keys(p, tile.sequence, tile.n_k);
     } else {
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
   Keys keys = keys_in(ahead);
   const auto load = [&] {
     if (asked < end) {
-      const int first_key = ahead.template key<C>(asked), kv_head = ahead.item / list.tiles;
+      const int first_key = ahead.template key<C>(asked), kv_head = ahead.row_tile / list.tiles;
       const uint32_t smem_K = stage_of(warp, asked);
       decoding::load_tile<C>(smem_K, decoding::lane_source<T>(p.K, p.K_strides, keys, ahead.sequence, kv_head),
                              p.K_strides, keys, first_key, p.d);
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
                              decoding::lane_source<T>(p.V, p.V_strides, keys, ahead.sequence, kv_head), p.V_strides,
                              keys, first_key, p.d);
       if (asked == asked_up_to) {
-        load_Q<C>(p, list.rows_of_tile(ahead.item), ahead.sequence, smem_Q(share_asked++));
+        load_Q<C>(p, list.rows_of_tile(ahead.row_tile), ahead.sequence, smem_Q(share_asked++));
         asked_up_to = decoding::end_of_share(ahead, asked);
       }
       if (++asked == ahead.end && asked < end) ahead = ahead.next(list), keys = keys_in(ahead);
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
   for (int step = begin, share = 0; step < end; ++share) {
     cp_async_wait<STAGES - 2>();
     __syncthreads();  // safe to read Q: all have what they copied; safe to overwrite what the warps have found
-    const Rows rows = list.rows_of_tile(here.item);
+    const Rows rows = list.rows_of_tile(here.row_tile);
     const decoding::Seen seen(p, p.n_q, here.n_k);
     const decoding::Whole whole = decoding::Whole::of<C>(rows, seen);
     const int from = step, to = decoding::end_of_share(here, step);
@@ -168,7 +168,7 @@ void start(Device& device, const CacheParams& p) {
 template <class C>
 void run(Device& device, const CacheParams& p) {
   if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
-  decoding::rows_of(p) <= C::BR ? start<C>(device, p) : start<typename C::Wide>(device, p);
+  decoding::rows_per_kv_head(p) <= C::BR ? start<C>(device, p) : start<typename C::Wide>(device, p);
 }
 
 }  // namespace

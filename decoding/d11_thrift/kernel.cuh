@@ -15,8 +15,8 @@ namespace {
 // these stand, d07_list the list, d08_seamless its tiles, d09_own the shares, and d10_along the rest.
 using decoding::HEAD_DIM;
 using decoding::List;
+using decoding::ListTile;
 using decoding::Part;
-using decoding::Tile;
 
 template <class T, int BR, int BC, int WARPS, int STAGES>
 struct Config : decoding::AlongTile<T, BR, BC, WARPS, STAGES> {};
@@ -27,7 +27,7 @@ struct Divisor {
   uint32_t inverse;  // 2^32 / by, rounded up; of 1 it is not used
 
   __device__ __forceinline__ explicit Divisor(int by) : by(by), inverse(0xffffffffu / uint32_t(by) + 1) {}
-  __device__ __forceinline__ int of(int number) const {
+  __device__ __forceinline__ int quotient(int number) const {
     return by == 1 ? number : int(uint64_t(uint32_t(number)) * inverse >> 32);
   }
 };
@@ -37,9 +37,9 @@ struct ThriftyRows {
   const Divisor& group;
   int first_head, first, end;
 
-  __device__ __forceinline__ int query(int row) const { return group.of(min(first + row, end - 1)); }
+  __device__ __forceinline__ int query(int row) const { return group.quotient(min(first + row, end - 1)); }
   __device__ __forceinline__ int head(int row) const {
-    return first_head + first + row - group.of(first + row) * group.by;
+    return first_head + first + row - group.quotient(first + row) * group.by;
   }
   __device__ __forceinline__ bool has(int row) const { return first + row < end; }
 };
@@ -49,20 +49,20 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
   static_assert(C::BC == 16);
   griddepcontrol_launch_dependents();  // safe: who joins waits until this launch is over
   const List<C> list(p);
-  const decoding::ListPart part = decoding::part_of_block(list, list.before(p.batch), blockIdx.x, gridDim.x);
+  const decoding::BlockRange part = decoding::range_of_block(list, list.before(p.batch), blockIdx.x, gridDim.x);
   if (part.begin == part.end) return;
   const Divisor group(p.heads / p.kv_heads), tiles(list.tiles);
-  const auto kv_head_of = [&](int item) { return tiles.of(item); };
-  const auto rows_of_tile = [&](int item) {
-    const int kv_head = tiles.of(item);
-    return ThriftyRows{group, kv_head * group.by, (item - kv_head * tiles.by) * C::BR, p.n_q * group.by};
+  const auto kv_head_of = [&](int row_tile) { return tiles.quotient(row_tile); };
+  const auto rows_of_tile = [&](int row_tile) {
+    const int kv_head = tiles.quotient(row_tile);
+    return ThriftyRows{group, kv_head * group.by, (row_tile - kv_head * tiles.by) * C::BR, p.n_q * group.by};
   };
   // LOAD     A block goes through its shares as d10 spells out, and so are
   // QK       the scores,
   // SOFTMAX  the weights,
   // PV       their sums with V.
   // STORE    Which share of its tile this is has been counted, not divided.
-  const auto leave = [&](const Tile& tile, int number, int from, int to, const ThriftyRows& rows, int row,
+  const auto leave = [&](const ListTile& tile, int number, int from, int to, const ThriftyRows& rows, int row,
                          const float(&O)[4], const decoding::Joined& found LADDER_SITE_PARAMETER) {
     const int head = rows.head(row), query = rows.query(row);
     if (from == tile.first && to == tile.end) {
@@ -86,7 +86,7 @@ void start(Device& device, const CacheParams& p) {
 template <class C>
 void run(Device& device, const CacheParams& p) {
   if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
-  decoding::rows_of(p) <= C::BR ? start<C>(device, p) : start<typename C::Wide>(device, p);
+  decoding::rows_per_kv_head(p) <= C::BR ? start<C>(device, p) : start<typename C::Wide>(device, p);
 }
 
 }  // namespace

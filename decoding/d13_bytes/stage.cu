@@ -26,9 +26,7 @@ uint64_t workspace_bytes(const ladder::Shape& spec) {
 template <class T, class Byte>
 ladder::Variant variant(ladder::Element byte, ladder::Variant rest = {}) {
   using C = Config<T, Byte, 16, 32, 8, 3>;
-  rest = ladder::decoding::variant<C>(std::move(rest));
-  rest.accepts.kv = byte;
-  rest.accepts.min_d = rest.accepts.d_step = 16;
+  rest = ladder::decoding::of_bits<C>(std::move(rest), byte, 16);
   rest.workspace_bytes = workspace_bytes<C>;
   return ladder::make_variant<C>(run<C>, flash_attention<C, true>, predict<C>, std::move(rest));
 }

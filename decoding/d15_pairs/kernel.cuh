@@ -87,9 +87,9 @@ __device__ __forceinline__ void attend_to_share(const CacheParams& p, const Keys
   // PV       their sums with V. Before keys are overwritten all blocks of the cluster are done, and not only this one.
   const decoding::Share share = {rows, sequence, int(blockIdx.y), begin, end};
   if constexpr (C::BR == 64) {
-    decoding::attend_by_warpgroups<C>(p, share, keys, leave, meet, decoding::Scores{p.softmax_scale});
+    decoding::attend_by_warpgroups<C>(p, share, keys, leave, meet, decoding::NoFunction{p.softmax_scale});
   } else {
-    decoding::attend_to<C>(p, share, keys, leave, meet, decoding::Scores{p.softmax_scale});
+    decoding::attend_to<C>(p, share, keys, leave, meet, decoding::NoFunction{p.softmax_scale});
   }
   if (cluster == 1) return;
   meet();  // safe to read what the other blocks have found
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
 // LAUNCH  As in d14. The pointers of `p` belong to the device and are multiples of 16 B, as are strides.
 template <class C>
 void start(Device& device, const CacheParams& p) {
-  const int tiles = (decoding::rows_of(p) + C::BR - 1) / C::BR;
+  const int tiles = (decoding::rows_per_kv_head(p) + C::BR - 1) / C::BR;
   const auto shares = Shares::of<C>(int64_t(tiles) * p.kv_heads * p.batch, p.n_k, multiprocessors(device));
   launch_clusters(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>,
                   dim3(tiles * shares.count, p.kv_heads, p.batch), dim3(C::THREADS), shares.cluster, C::SMEM_BYTES, p,
@@ -137,7 +137,7 @@ void start(Device& device, const CacheParams& p) {
 template <class C>
 void run(Device& device, const CacheParams& p) {
   if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
-  decoding::rows_of(p) <= C::BR ? start<C>(device, p) : start<typename C::Wide>(device, p);
+  decoding::rows_per_kv_head(p) <= C::BR ? start<C>(device, p) : start<typename C::Wide>(device, p);
 }
 
 }  // namespace

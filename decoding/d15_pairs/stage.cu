@@ -33,12 +33,11 @@ const ladder::Registration registration({
             "whichever tile they have: 16 rows for each warp, or 64 for each warpgroup.",
     .limit = "In d14_cluster eight blocks are a cluster, and not everywhere has a GPC room for two of them; of more "
              "than 16 rows it has two tiles.",
-    .prediction =
-        "In turns, in a graph, bf16, over d06's time for one query, 32 heads over 8. One query: batch 1 with 1024 and "
-        "8192 keys 0.99 to 1.01, since eight parts are joined in place of sixteen; batch 8 with 1024 keys 0.94, with "
-        "8192 0.98, as d14 has them. Batch 8 with 8192 keys: 8 queries 1.03, 16 queries 1.06, where d12 has 1.11 and "
-        "1.21: there two launches write and read two parts of every row. 32 heads over one head of keys: batch 1 with "
-        "8192 keys 9.0 us, with 65536 17, batch 8 with 8192 14.3.",
+    .prediction = "In turns, in a graph, bf16, over d06's time for one query, 32 heads over 8. One query: batch 1 with "
+                  "1024 and 8192 keys 0.99 to 1.01, since eight parts are joined in place of sixteen; batch 8 with "
+                  "1024 keys 0.94, with 8192 0.98, as d14 has them. Batch 8 with 8192 keys: 8 queries 1.03, 16 queries "
+                  "1.06, where d12 has 1.11 and 1.21: there two launches write and read two parts of every row. 32 "
+                  "heads over one head of keys: batch 1 with 8192 keys 9.0 us, with 65536 17, batch 8 with 8192 14.3.",
     .min_sm = 90,
     .max_sm = 90,
     .needs =

@@ -18,27 +18,27 @@ struct Config : decoding::PairTile<T, CLUSTER> {};
 
 // As 48_scores has it: O = softmax(scale * function(Q K^T)) V. A lane's two rows may be of two heads, so it has two
 // slopes.
-struct Scores {
+struct ModelFunction {
   float scale, inner, slope[2];
   int from_key;  // of a query's own key to its number
   bool are_capped, are_sloped;
 
   template <class C>
-  __device__ __forceinline__ static Scores of(const CacheScoreParams& p, const decoding::Rows& rows, int n_k) {
+  __device__ __forceinline__ static ModelFunction of(const CacheScoreParams& p, const decoding::Rows& rows, int n_k) {
     const bool are_capped = p.softcap > 0, are_sloped = p.alibi_slopes != nullptr;
-    Scores scores = {are_capped ? p.softcap : p.softmax_scale,
-                     are_capped ? p.softmax_scale / p.softcap : 1,
-                     {0, 0},
-                     n_k - p.n_q,
-                     are_capped,
-                     are_sloped};
+    ModelFunction function = {are_capped ? p.softcap : p.softmax_scale,
+                              are_capped ? p.softmax_scale / p.softcap : 1,
+                              {0, 0},
+                              n_k - p.n_q,
+                              are_capped,
+                              are_sloped};
     const int first = C::BR == 64 ? threadIdx.x % 128 / 32 * 16 : 0;
     for (int half = 0; half < 2; ++half) {
       const int row = first + FragmentC::row(threadIdx.x % 32, 2 * half);
       if (are_sloped && rows.has(row))
-        scores.slope[half] = ld_global_f32(p.alibi_slopes + rows.head(row)) / scores.scale;
+        function.slope[half] = ld_global_f32(p.alibi_slopes + rows.head(row)) / function.scale;
     }
-    return scores;
+    return function;
   }
   template <int TILES>
   __device__ __forceinline__ void change(float (&S)[TILES][4], const int (&query)[2], int first_key) const {
@@ -67,14 +67,14 @@ __device__ __forceinline__ void attend_to_share(const CacheScoreParams& p, const
   // LOAD     Two blocks that share keys are a cluster, as d15 spells out, and so are
   // QK       the products.
   // SOFTMAX  Before it the scores become what the model makes of them,
-  const auto scores_of = [&](const decoding::Rows& rows) { return Scores::of<C>(p, rows, keys.n_k); };
+  const auto function_of = [&](const decoding::Rows& rows) { return ModelFunction::of<C>(p, rows, keys.n_k); };
   // PV       and then come the sums with V.
   // STORE    The sink comes in with the first share.
   const auto change = [&](const decoding::Rows& rows, int number, int row, float(&O)[4],
                           decoding::Joined& found LADDER_SITE_PARAMETER) {
     if (p.sinks != nullptr && number == 0) add_sink(ld_global_f32(p.sinks + rows.head(row) LADDER_SITE), O, found);
   };
-  decoding::attend_in_pairs<C>(p, keys, shares, scores_of, change);
+  decoding::attend_in_pairs<C>(p, keys, shares, function_of, change);
 }
 
 template <class C, bool IN_PAGES>
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM)
 // LAUNCH  As in d15. The pointers of `p` belong to the device and are multiples of 16 B, as are strides.
 template <class C>
 void start(Device& device, const CacheScoreParams& p) {
-  const int tiles = (decoding::rows_of(p) + C::BR - 1) / C::BR;
+  const int tiles = (decoding::rows_per_kv_head(p) + C::BR - 1) / C::BR;
   const auto shares =
       decoding::PairShares::of<C>(int64_t(tiles) * p.kv_heads * p.batch, p.n_k, multiprocessors(device));
   launch_clusters(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>,
@@ -105,7 +105,7 @@ void start(Device& device, const CacheScoreParams& p) {
 template <class C>
 void run(Device& device, const CacheScoreParams& p) {
   if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
-  decoding::rows_of(p) <= C::BR ? start<C>(device, p) : start<typename C::Wide>(device, p);
+  decoding::rows_per_kv_head(p) <= C::BR ? start<C>(device, p) : start<typename C::Wide>(device, p);
 }
 
 }  // namespace

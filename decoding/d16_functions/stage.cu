@@ -29,17 +29,13 @@ const ladder::Registration registration({
     .previous = "d15_pairs",
     .role = ladder::Role::branch,
     .more_lines = {ladder::MoreLines::other, "Three functions of a score are three things, each of a few lines."},
-    .idea =
-        "What models do to a score before the softmax, they do where they write, too: a softcap, ALiBi, and a sink, "
-        "which only the first share adds.",
+    .idea = "What models do to a score before the softmax, they do where they write, too: a softcap, ALiBi, and a "
+            "sink, which only the first share adds.",
     .limit = "In d15_pairs a score is Q K^T * scale, so such a model is read by a kernel for many queries.",
-    .prediction =
-        "In turns, in a graph, bf16, 32 heads over 8, one query, over d15's time: without functions 1.00 to 1.01; with "
-        "a "
-        "softcap, slopes or sinks 1.00 to 1.02 at batch 8 with 8192 keys, since a warp waits for its keys five times "
-        "as "
-        "long as it multiplies, and a tile's 128 scores are four tanh a lane. Batch 1 with 1024 keys, where nothing "
-        "waits: 1.02 to 1.06.",
+    .prediction = "In turns, in a graph, bf16, 32 heads over 8, one query, over d15's time: without functions 1.00 to "
+                  "1.01; with a softcap, slopes or sinks 1.00 to 1.02 at batch 8 with 8192 keys, since a warp waits "
+                  "for its keys five times as long as it multiplies, and a tile's 128 scores are four tanh a lane. "
+                  "Batch 1 with 1024 keys, where nothing waits: 1.02 to 1.06.",
     .min_sm = 90,
     .max_sm = 90,
     .needs =

@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CachePa
 //         multiples of 16 B, as are strides.
 template <class C>
 void start(Device& device, const CacheParams& p) {
-  const int rows = decoding::rows_of(p), tiles = (rows + C::BR - 1) / C::BR;
+  const int rows = decoding::rows_per_kv_head(p), tiles = (rows + C::BR - 1) / C::BR;
   const int shares = decoding::shares_of<C>(int64_t(tiles) * p.kv_heads * p.batch, p.n_k, multiprocessors(device));
   const bool joins = shares > 1 && min(rows, C::BR) * shares <= MOST_PARTS;
   launch(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>,
@@ -117,7 +117,7 @@ void start(Device& device, const CacheParams& p) {
 template <class C>
 void run(Device& device, const CacheParams& p) {
   if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
-  decoding::rows_of(p) <= C::BR ? start<C>(device, p) : start<typename C::Wide>(device, p);
+  decoding::rows_per_kv_head(p) <= C::BR ? start<C>(device, p) : start<typename C::Wide>(device, p);
 }
 
 }  // namespace

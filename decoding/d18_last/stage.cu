@@ -3,11 +3,6 @@
 
 namespace {
 
-template <class C>
-ladder::Counts predict(const ladder::Launched& spec) {
-  return ladder::decoding::products<C>(spec);
-}
-
 // Parts, and a count for each tile of rows.
 template <class C>
 uint64_t workspace_bytes(const ladder::Shape& spec) {
@@ -21,7 +16,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest = ladder::decoding::variant<C>(std::move(rest));
   rest.workspace_bytes = workspace_bytes<C>;
   rest.same_bits = true;  // whoever joins
-  return ladder::make_variant<C>(run<C>, flash_attention<C, true>, predict<C>, std::move(rest));
+  return ladder::make_variant<C>(run<C>, flash_attention<C, true>, ladder::decoding::predict<C>, std::move(rest));
 }
 
 const ladder::Registration registration({
@@ -35,9 +30,8 @@ const ladder::Registration registration({
     .limit = "In d06_pages a second launch joins, and that begins to read when the first has ended.",
     .prediction =
         "In turns, in a graph, bf16, 32 heads over 8, one query, over d06's time: batch 1 with 1024 keys 0.95, with "
-        "8192 "
-        "0.98, with 65536 1.00; batch 8 with 1024 keys 0.95, with 8192 0.98; batch 64 with 1024 and 8192 keys, where "
-        "there is one share, 1.00. Within 2 %. A fence and an addition take a microsecond together, and the last "
+        "8192 0.98, with 65536 1.00; batch 8 with 1024 keys 0.95, with 8192 0.98; batch 64 with 1024 and 8192 keys, "
+        "where there is one share, 1.00. Within 2 %. A fence and an addition take a microsecond together, and the last "
         "block's reading most of another; what a dependent launch takes from the last store of a share to its own "
         "first load is a little more than that. 32 heads over one as d06: there a second launch joins still.",
     .min_sm = 90,

@@ -15,8 +15,8 @@ namespace {
 // 41_rows spells out no_keys, d02_split the join of a row, d04_warps what is done with a tile of keys, d06_pages where
 // these stand, d07_list the list and who joins, d08_seamless how a block goes through it, and d16_functions the scores.
 using decoding::HEAD_DIM;
+using decoding::ListTile;
 using decoding::Rows;
-using decoding::Tile;
 
 template <class T, int BC, int WARPS, int STAGES>
 struct Config : decoding::SeamlessTile<T, 16, BC, WARPS, STAGES> {};
@@ -29,28 +29,28 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(CacheSc
   const int steps = list.before(p.batch), blocks = min(int(gridDim.x), steps), block = blockIdx.x;
   if (block >= blocks) return;
   const int begin = decoding::begin_of(block, blocks, steps), end = decoding::begin_of(block + 1, blocks, steps);
-  const auto end_of = [&](const Tile& tile, int) { return min(tile.end, end); };
+  const auto end_of = [&](const ListTile& tile, int) { return min(tile.end, end); };
 
   // LOAD     A block goes through its part of the list as d08 spells out, and so are
   // QK       the products.
   // SOFTMAX  Before it the scores become what the model makes of them,
-  const auto scores_of = [&](const Tile& tile, const Rows& rows) {
-    return decoding::ModelScores::of<C>(p, rows, tile.n_k);
+  const auto function_of = [&](const ListTile& tile, const Rows& rows) {
+    return decoding::ModelFunction::of<C>(p, rows, tile.n_k);
   };
   // PV       and then come the sums with V.
   // STORE    The sink comes in where the tile's first step is.
-  const auto leave = [&](const Tile& tile, int from, int to, const Rows& rows, int row, float(&O)[4],
+  const auto leave = [&](const ListTile& tile, int from, int to, const Rows& rows, int row, float(&O)[4],
                          decoding::Joined found LADDER_SITE_PARAMETER) {
     const int head = rows.head(row);
     if (p.sinks != nullptr && from == tile.first)
-      decoding::join_sink(ld_global_f32(p.sinks + head LADDER_SITE), O, found);
+      decoding::add_sink(ld_global_f32(p.sinks + head LADDER_SITE), O, found);
     if (from == tile.first && to == tile.end) {
       decoding::store_row<typename C::Element>(p, tile.sequence, head, rows.query(row), O, found LADDER_SITE);
     } else {
       decoding::store_part(decoding::part_of<C>(p, block, from == begin, row), O, found LADDER_SITE);
     }
   };
-  decoding::attend_list<C, IN_PAGES>(p, list, Tile::of(list, begin), begin, end, end_of, leave, scores_of);
+  decoding::attend_list<C, IN_PAGES>(p, list, ListTile::of(list, begin), begin, end, end_of, leave, function_of);
 }
 
 // LAUNCH  As in d07. The pointers of `p` belong to the device and are multiples of 16 B, as are strides.

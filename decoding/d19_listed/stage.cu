@@ -42,13 +42,11 @@ const ladder::Registration registration({
             "added by who has the first of its steps.",
     .limit = "d08_seamless knows of no function of a score; d16_functions does, and cuts each sequence into as many "
              "shares as the longest.",
-    .prediction =
-        "In turns, in a graph, 32 heads over 8, one query, bf16, caches in one piece. Lengths 4641, 45118, 1730 and "
-        "1696: without functions 1.00 to 1.02 of d08's time, with a softcap or sinks 1.00 to 1.03, with slopes 1.02 to "
-        "1.05; with a softcap 0.70 to 0.75 of d16's. 65536 keys beside fifteen times 1024: with a softcap 0.25 to 0.30 "
-        "of "
-        "d16's. 32 lengths from 100 to 15972: with a softcap 0.94 to 1.02 of d16's, for d08 is no faster than d06 "
-        "there.",
+    .prediction = "In turns, in a graph, 32 heads over 8, one query, bf16, caches in one piece. Lengths 4641, 45118, "
+                  "1730 and 1696: without functions 1.00 to 1.02 of d08's time, with a softcap or sinks 1.00 to 1.03, "
+                  "with slopes 1.02 to 1.05; with a softcap 0.70 to 0.75 of d16's. 65536 keys beside fifteen times "
+                  "1024: with a softcap 0.25 to 0.30 of d16's. 32 lengths from 100 to 15972: with a softcap 0.94 to "
+                  "1.02 of d16's, for d08 is no faster than d06 there.",
     .min_sm = 90,
     .needs = "mma.m16n8k16 in f16 or bf16, cp.async, shfl, griddepcontrol, 193 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 255, .spill_bytes = 0}},

@@ -9,42 +9,18 @@
 //          below 0. LSE: [batch, heads, n_q] f32. The workspace as in d02_split.
 #pragma once
 #include "common/gpu.cuh"
-#include "common/words/decoding.cuh"
+#include "common/words/decoding_bits.cuh"
 
 namespace {
 
-// 41_rows spells out no_keys, d02_split the join, d04_warps what a block does, and d06_pages where keys stand.
+// 41_rows spells out no_keys, d02_split the join, d04_warps a share and what is left of it, d06_pages and d13_bytes
+// where keys stand, and d17_nibbles how four bits lie in shared memory and what becomes of them.
+namespace bits = decoding::bits;
+using bits::chunk_offset, bits::ROW_BYTES, bits::ROW_CHUNKS, bits::SCALES_BYTES;
 using decoding::HEAD_DIM;
 using decoding::Rows;
 using decoding::Seen;
 using forward::LOG2E;
-
-constexpr int ROW_BYTES = HEAD_DIM / 2, ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 32 numbers
-constexpr int SCALES_BYTES = 8;                                       // of a key: K's, and V's
-
-// Below 0x430 four bits u are the bf16 128 + u, and below 0x640 the f16 1024 + u. Here u is 8, twice.
-__device__ __forceinline__ uint32_t eight_above(bf16) {
-  return 0x43084308;
-}
-__device__ __forceinline__ uint32_t eight_above(f16) {
-  return 0x64086408;
-}
-__device__ __forceinline__ uint32_t less(uint32_t two, uint32_t by, bf16) {
-  return sub_bf16x2(two, by);
-}
-__device__ __forceinline__ uint32_t less(uint32_t two, uint32_t by, f16) {
-  return sub_f16x2(two, by);
-}
-// Eight numbers of four bits as four times two of T: 0 and 4, 1 and 5, 2 and 6, 3 and 7.
-// With its highest bit turned such a number is 8 more, and has no sign.
-template <class T>
-__device__ __forceinline__ void unpack(uint32_t eight, uint32_t (&two)[4]) {
-  constexpr int A_AND_B_XOR_C = 0x6A;
-  for (int i = 0; i < 4; ++i) {
-    const uint32_t above = lop3_b32<A_AND_B_XOR_C>(eight >> 4 * i, 0x000f000f, eight_above(T()));
-    two[i] = less(above, eight_above(T()), T());
-  }
-}
 
 template <class T, int BR_, int BC_, int WARPS_, int STAGES_>
 struct Config {
@@ -60,21 +36,6 @@ struct Config {
   static constexpr uint32_t PART_ROW_BYTES = HEAD_DIM * 4 + 16, PART_BYTES = BR * (PART_ROW_BYTES + 8);
   static constexpr uint32_t SMEM_BYTES = WARPS * STAGES * STAGE_BYTES;
   static_assert(WARPS * PART_BYTES <= SMEM_BYTES && (BR == 8 || BR == 16) && BC % 16 == 0 && BC <= 32);
-};
-
-// Byte offset of a chunk within a tile: two rows are a pass over the banks.
-__device__ __forceinline__ uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
-  return row * ROW_BYTES + (chunk ^ (row / 2 % 4)) * 16;
-}
-
-// As in d06, but a tile may have a key for each lane.
-struct Pages : decoding::Pages {
-  using decoding::Pages::Pages;
-  __device__ __forceinline__ void look_up(int first_key) {
-    const int key = first_key + threadIdx.x % 32, number = key / size;
-    row = key - number * size;
-    page = key < n_k ? ld_global_s32(table + number) : 0;
-  }
 };
 
 // What a warp has in registers: Q, and what it has found about these rows among its keys.
@@ -99,9 +60,9 @@ struct WarpRows {
       const T* const Q = static_cast<const T*>(p.Q) + sequence * p.Q_strides.batch + rows.head(row) * p.Q_strides.head +
                          query * p.Q_strides.row + column;
       for (int eight = 0; eight < 4; ++eight) {
-        uint4 of = {0, 0, 0, 0};
-        if (half < EIGHTS && rows.has(row) && column + eight * 8 < p.d) of = ld_global_v4(Q + eight * 8);
-        const uint32_t twos[4] = {of.x, of.y, of.z, of.w};
+        uint4 four = {0, 0, 0, 0};
+        if (half < EIGHTS && rows.has(row) && column + eight * 8 < p.d) four = ld_global_v4(Q + eight * 8);
+        const uint32_t twos[4] = {four.x, four.y, four.z, four.w};
         for (int i = 0; i < 4; ++i)
           Q_frag[eight * 2 + i / 2][i % 2 * 2 + half] =
               prmt_b32(twos[i / 2], twos[i / 2 + 2], i % 2 == 0 ? 0x5410 : 0x7632);
@@ -140,7 +101,7 @@ struct WarpRows {
       const uint32_t eights[4] = {K.x, K.y, K.z, K.w};
       for (int i = 0; i < 4; ++i) {
         uint32_t K_frag[4];
-        unpack<T>(eights[i], K_frag);
+        bits::unpack<T>(eights[i], K_frag);
         for (int of_two = 0; of_two < 2; ++of_two)
           mma<T>(S_frag[key_tile], Q_frag[i * 2 + of_two], K_frag[of_two * 2], K_frag[of_two * 2 + 1]);
       }
@@ -151,9 +112,9 @@ struct WarpRows {
     float K_scales[QK_N_TILES][2], V_scales[QK_N_TILES][2];
 #pragma unroll
     for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-      const uint4 of = ld_shared_v4(smem_K + 2 * C::TILE_BYTES + (key_tile * 8 + lane % 4 * 2) * SCALES_BYTES);
-      K_scales[key_tile][0] = __uint_as_float(of.x) * scale_log2, V_scales[key_tile][0] = __uint_as_float(of.y);
-      K_scales[key_tile][1] = __uint_as_float(of.z) * scale_log2, V_scales[key_tile][1] = __uint_as_float(of.w);
+      const uint4 scales = ld_shared_v4(smem_K + 2 * C::TILE_BYTES + (key_tile * 8 + lane % 4 * 2) * SCALES_BYTES);
+      K_scales[key_tile][0] = __uint_as_float(scales.x) * scale_log2, V_scales[key_tile][0] = __uint_as_float(scales.y);
+      K_scales[key_tile][1] = __uint_as_float(scales.z) * scale_log2, V_scales[key_tile][1] = __uint_as_float(scales.w);
     }
     for (int i = 0; i < QK_N_TILES * 4; ++i) S_frag[i / 4][i % 4] *= K_scales[i / 4][i % 2];
     if (is_masked) decoding::hide_unseen(S_frag, seen, query_of, first_key);
@@ -181,7 +142,7 @@ struct WarpRows {
         ldmatrix_x4_trans(V_fours, (lane_V ^ (chunk * 16)) + key_slice * 16 * ROW_BYTES);
         for (int of_two = 0; of_two < 2; ++of_two) {
           uint32_t V_frag[2][4];  // [half of the keys][which of four columns]
-          for (int half = 0; half < 2; ++half) unpack<bf16>(V_fours[of_two * 2 + half], V_frag[half]);
+          for (int half = 0; half < 2; ++half) bits::unpack<bf16>(V_fours[of_two * 2 + half], V_frag[half]);
           for (int two = 0; two < 2; ++two) {
             const uint32_t V_rows[4] = {V_frag[0][two * 2], V_frag[0][two * 2 + 1], V_frag[1][two * 2],
                                         V_frag[1][two * 2 + 1]};
@@ -208,35 +169,21 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const uint8_t* from, co
                 first_key + of_tile < end ? 16 : 0);
   }
 }
-// And a lane the scales of a key.
-template <class C, class Keys>
-__device__ __forceinline__ void load_scales(uint32_t scales, const TokenScaleParams& p, int64_t first, const Keys& keys,
-                                            int first_key) {
-  const int lane = threadIdx.x % 32, key = first_key + lane;
-  const int64_t at = first + keys.offset(p.scale_strides, {key, lane});
-  if (lane >= C::BC) return;
-  cp_async_4(scales + lane * SCALES_BYTES, p.K_scales + at, key < keys.n_k ? 4 : 0);
-  cp_async_4(scales + lane * SCALES_BYTES + 4, p.V_scales + at, key < keys.n_k ? 4 : 0);
-}
-
 template <class C, class Keys>
 __device__ __forceinline__ void attend(const TokenScaleParams& p, Keys keys, int shares) {
-  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, STEP = C::STEP;
+  constexpr int BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, STEP = C::STEP;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const uint32_t smem_K = smem_base() + warp * STAGES * C::STAGE_BYTES, smem_V = smem_K + C::TILE_BYTES;
   smem_name(smem_base(), C::SMEM_BYTES, "K and V", ROW_BYTES);
-
-  // Steps in which some row of the block sees a key, at least one, and of those this share's.
   const Rows rows = Rows::of_block<C>(p, shares);
   const Seen seen(p, p.n_q, keys.n_k);
-  const int sequence = blockIdx.z, kv_head = blockIdx.y, share = blockIdx.x % shares;
-  const decoding::Steps steps = decoding::steps_of<C>(rows, seen);
-  const int begin = steps.first + share * steps.count / shares, end = steps.first + (share + 1) * steps.count / shares;
-  const decoding::Whole whole = decoding::Whole::of<C>(rows, seen);
+  const auto share = decoding::BlockShare::of<C>(rows, seen, shares);
+  const int sequence = share.sequence, kv_head = share.kv_head, begin = share.begin, end = share.end;
+  const auto whole = decoding::Whole::of<C>(rows, seen);
 
   // LOAD  As in d04.
-  const auto in_bytes = [](const ForwardParams::Strides& of) {
-    return ForwardParams::Strides{of.batch / 2, of.head / 2, of.row / 2};
+  const auto in_bytes = [](const ForwardParams::Strides& strides) {
+    return ForwardParams::Strides{strides.batch / 2, strides.head / 2, strides.row / 2};
   };
   const ForwardParams::Strides K_strides = in_bytes(p.K_strides), V_strides = in_bytes(p.V_strides);
   const auto source = [&](const void* tensor, const ForwardParams::Strides& strides) {
@@ -251,7 +198,7 @@ __device__ __forceinline__ void attend(const TokenScaleParams& p, Keys keys, int
       const int first_key = step * STEP + warp * BC;
       load_tile<C>(smem_K + stage, K, K_strides, keys, first_key, p.d);
       load_tile<C>(smem_V + stage, V, V_strides, keys, first_key, p.d);
-      load_scales<C>(smem_V + C::TILE_BYTES + stage, p, scales, keys, first_key);
+      bits::load_scales<C>(smem_V + C::TILE_BYTES + stage, p, scales, keys, first_key);
       keys.look_up(first_key + STEP);
     }
     cp_async_commit();
@@ -271,11 +218,9 @@ __device__ __forceinline__ void attend(const TokenScaleParams& p, Keys keys, int
   }
 
   // STORE  As in d04. Of 32 columns of a row a lane has four that stand side by side.
-  const auto part_of = [&](int of_warp) { return smem_base() + of_warp * C::PART_BYTES; };
-  const auto numbers_of = [&](int of_warp, int row) { return part_of(of_warp) + BR * C::PART_ROW_BYTES + row * 8; };
   __syncthreads();  // safe to overwrite K and V: all warps have read their last ones
 #pragma unroll
-  for (int half = 0; half < BR / 8; ++half) {
+  for (int half = 0; half < C::BR / 8; ++half) {
     const float sum = quad_sum(mine.sum[half]);
     for (int i = 0; i < 2; ++i) {
       const int of_eight = mine.row_of_O(i), row = half * 8 + of_eight;
@@ -284,26 +229,20 @@ __device__ __forceinline__ void attend(const TokenScaleParams& p, Keys keys, int
         const auto found = [&](int of_four) {
           return has_keys ? __float_as_uint(mine.O_frag[chunk * 2 + of_four / 2][half][of_four % 2 * 2 + i]) : 0;
         };
-        st_shared_v4(part_of(warp) + row * C::PART_ROW_BYTES + chunk * 128 + lane / 4 * 16,
+        st_shared_v4(decoding::part_at<C>(warp, row).four + chunk * 128 + lane / 4 * 16,
                      {found(0), found(1), found(2), found(3)});
       }
     }
     if (lane % 4 == 0)
-      st_shared_v2(numbers_of(warp, half * 8 + lane / 4), {__float_as_uint(mine.max[half]), __float_as_uint(sum)});
+      st_shared_v2(decoding::part_at<C>(warp, half * 8 + lane / 4).numbers,
+                   {__float_as_uint(mine.max[half]), __float_as_uint(sum)});
   }
   __syncthreads();  // safe to read what the other warps have found
-  for (int row = warp; row < BR && rows.has(row); row += WARPS) {
+  for (int row = warp; row < C::BR && rows.has(row); row += WARPS) {
     float O[4] = {};
-    const decoding::Joined all = decoding::join_warps<WARPS>(O, [&](int of) {
-      return decoding::WarpPart{part_of(of) + row * C::PART_ROW_BYTES + lane * 16, numbers_of(of, row)};
-    });
-    const int head = rows.head(row), query = rows.query(row);
-    if (shares > 1) {
-      const decoding::Part<HEAD_DIM> part(p, share, shares, decoding::row_number(p, sequence, head, query));
-      decoding::store_part(part, O, all);
-    } else {
-      decoding::store_row<typename C::Element>(p, sequence, head, query, O, all);
-    }
+    const auto all =
+        decoding::join_warps<WARPS>(O, [&](int of_warp) { return decoding::part_at<C>(of_warp, row, lane); });
+    share.template leave<typename C::Element>(p, row, O, all);
   }
 }
 
@@ -312,7 +251,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(TokenSc
   griddepcontrol_launch_dependents();  // safe: who joins waits until this launch is over
   const int n_k = decoding::keys_of(p, blockIdx.z);
   if constexpr (IN_PAGES) {
-    attend<C>(p, Pages(p, blockIdx.z, n_k), shares);
+    attend<C>(p, decoding::LanePages(p, blockIdx.z, n_k), shares);
   } else {
     attend<C>(p, decoding::InOnePiece{n_k}, shares);
   }
@@ -321,17 +260,16 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(TokenSc
 // LAUNCH  As in d06. The pointers of `p` belong to the device and are multiples of 16 B, as are strides.
 template <class C>
 void start(Device& device, const TokenScaleParams& p) {
-  const int tiles = (decoding::rows_of(p) + C::BR - 1) / C::BR;
-  const int shares = decoding::shares_of<C>(int64_t(tiles) * p.kv_heads * p.batch, p.n_k, multiprocessors(device));
-  launch(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>,
-         dim3(tiles * shares, p.kv_heads, p.batch), dim3(C::THREADS), C::SMEM_BYTES, p, shares);
-  if (shares > 1) decoding::start_join_early<typename C::Element, HEAD_DIM, decoding::JOIN_WARPS>(device, p, shares);
+  decoding::start_shares<C>(device, p, [&](dim3 grid, int shares) {
+    launch(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>, grid,
+           dim3(C::THREADS), C::SMEM_BYTES, p, shares);
+  });
 }
 
 template <class C>
 void run(Device& device, const TokenScaleParams& p) {
   if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
-  decoding::rows_of(p) <= C::BR ? start<C>(device, p) : start<typename C::Wide>(device, p);
+  decoding::rows_per_kv_head(p) <= C::BR ? start<C>(device, p) : start<typename C::Wide>(device, p);
 }
 
 }  // namespace

@@ -16,23 +16,13 @@ ladder::Counts predict(const ladder::Launched& spec) {
   });
 }
 
-template <class C>
-uint64_t workspace_bytes(const ladder::Shape& spec) {
-  return ladder::decoding::of_tile<C>(spec, [&](auto tile) {
-    using Tile = decltype(tile);
-    const uint64_t blocks = ladder::decoding::blocks_of<Tile>(spec);
-    const int shares = blocks == 0 ? 1 : decoding::shares_of<Tile>(blocks, spec.keys(), decoding::MOST_SHARES);
-    return ladder::decoding::parts_bytes(spec, shares);
-  });
-}
-
 template <class T>
 ladder::Variant variant(ladder::Variant rest = {}) {
   using C = Config<T, 8, 32, 8, 3>;
-  rest = ladder::decoding::variant<C>(std::move(rest));
-  rest.accepts.kv = ladder::Element::s4;
-  rest.accepts.min_d = rest.accepts.d_step = 32;
-  rest.workspace_bytes = workspace_bytes<C>;
+  rest = ladder::decoding::of_bits<C>(std::move(rest), ladder::Element::s4, 32);
+  rest.workspace_bytes =
+      ladder::decoding::workspace_of_tile<C, decoding::shares_of<C>, decoding::shares_of<typename C::Wide>,
+                                          decoding::MOST_SHARES>;
   rest.few_rows = C::Wide::BR;
   return ladder::make_variant<C>(run<C>, flash_attention<C, true>, predict<C>, std::move(rest));
 }

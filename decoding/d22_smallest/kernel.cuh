@@ -9,18 +9,18 @@
 //          below 0. LSE: [batch, heads, n_q] f32. The workspace as in d02_split.
 #pragma once
 #include "common/gpu.cuh"
-#include "common/words/decoding.cuh"
+#include "common/words/decoding_bits.cuh"
 
 namespace {
 
-// 41_rows spells out no_keys, d02_split the join, d04_warps what a block does, and d06_pages where keys stand.
+// 41_rows spells out no_keys, d02_split the join, d04_warps a share and its end, d06_pages where keys stand,
+// d17_nibbles how four bits lie in shared memory, and d21_columns what a block does.
+namespace bits = decoding::bits;
+using bits::chunk_offset, bits::ROW_BYTES, bits::ROW_CHUNKS, bits::SCALES_BYTES;
 using decoding::HEAD_DIM;
 using decoding::Rows;
 using decoding::Seen;
 using forward::LOG2E;
-
-constexpr int ROW_BYTES = HEAD_DIM / 2, ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 32 numbers
-constexpr int SCALES_BYTES = 8;                                       // of a key: K's, and V's
 
 // Eight numbers of four bits as four times two f16: 0 and 4, 1 and 5, 2 and 6, 3 and 7. With its highest bit turned a
 // number is 8 more and has no sign: u. Where it stands lowest that is u * 2^-24, and four bits higher u * 2^-20.
@@ -38,36 +38,8 @@ __device__ __forceinline__ void unpack_signed(uint32_t eight, uint32_t (&two)[4]
 }
 constexpr float LOW = 0x1p-24f, HIGH = 0x1p-20f;
 
-template <class T, int BR_, int BC_, int WARPS_, int STAGES_>
-struct Config {
-  using Element = T;                                 // of Q and O
-  using Wide = Config<T, 16, BC_, WARPS_, STAGES_>;  // for more rows than 8
-  static constexpr int BR = BR_, BC = BC_, WARPS = WARPS_, STAGES = STAGES_, THREADS = WARPS * 32;
-  static constexpr int PER_SM = 16 / BR;
-  static constexpr int STEP = WARPS * BC;  // keys that a block's warps take at a time, a tile each
-  static constexpr uint32_t TILE_BYTES = BC * ROW_BYTES;
-  static constexpr uint32_t STAGE_BYTES = 2 * TILE_BYTES + BC * SCALES_BYTES;  // K; V behind it, and the scales
-  // At its end a warp leaves there what it has found: rows of O in f32, which 16 B more keep in different banks, and
-  // the rows' maxima and sums.
-  static constexpr uint32_t PART_ROW_BYTES = HEAD_DIM * 4 + 16, PART_BYTES = BR * (PART_ROW_BYTES + 8);
-  static constexpr uint32_t SMEM_BYTES = WARPS * STAGES * STAGE_BYTES;
-  static_assert(WARPS * PART_BYTES <= SMEM_BYTES && (BR == 8 || BR == 16) && BC % 16 == 0 && BC <= 32);
-};
-
-// Byte offset of a chunk within a tile: two rows are a pass over the banks.
-__device__ __forceinline__ uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
-  return row * ROW_BYTES + (chunk ^ (row / 2 % 4)) * 16;
-}
-
-// As in d06, but a tile may have a key for each lane.
-struct Pages : decoding::Pages {
-  using decoding::Pages::Pages;
-  __device__ __forceinline__ void look_up(int first_key) {
-    const int key = first_key + threadIdx.x % 32, number = key / size;
-    row = key - number * size;
-    page = key < n_k ? ld_global_s32(table + number) : 0;
-  }
-};
+template <class T, int BR, int BC, int WARPS, int STAGES>
+struct Config : bits::ColumnTile<T, BR, BC, WARPS, STAGES> {};
 
 // What a warp has in registers: Q, and what it has found about these rows among its keys.
 template <class C>
@@ -94,9 +66,10 @@ struct WarpRows {
       uint32_t twos[16];
       float largest = 0;
       for (int eight = 0; eight < 4; ++eight) {
-        uint4 of = {0, 0, 0, 0};
-        if (half < EIGHTS && rows.has(row) && column + eight * 8 < p.d) of = ld_global_v4(Q + eight * 8);
-        twos[eight * 4] = of.x, twos[eight * 4 + 1] = of.y, twos[eight * 4 + 2] = of.z, twos[eight * 4 + 3] = of.w;
+        uint4 four = {0, 0, 0, 0};
+        if (half < EIGHTS && rows.has(row) && column + eight * 8 < p.d) four = ld_global_v4(Q + eight * 8);
+        twos[eight * 4] = four.x, twos[eight * 4 + 1] = four.y, twos[eight * 4 + 2] = four.z,
+                     twos[eight * 4 + 3] = four.w;
       }
       for (const uint32_t two : twos) largest = fmaxf(largest, fmaxf(fabsf(number(two, 0)), fabsf(number(two, 1))));
       // By its exponent, and no further than f32 goes.
@@ -105,8 +78,8 @@ struct WarpRows {
       if (half < EIGHTS) scale_log2[half] = p.softmax_scale * LOG2E * __uint_as_float((254 - up) << 23) / LOW;
       for (int i = 0; i < 16; ++i) {
         const uint32_t low = twos[i / 4 * 4 + i % 4 / 2], high = twos[i / 4 * 4 + i % 4 / 2 + 2];
-        const float of = i % 2 == 0 ? by : by * (LOW / HIGH);
-        Q_frag[i / 2][i % 2 * 2 + half] = pack_f16x2(number(low, i % 2) * of, number(high, i % 2) * of);
+        const float times = i % 2 == 0 ? by : by * (LOW / HIGH);
+        Q_frag[i / 2][i % 2 * 2 + half] = pack_f16x2(number(low, i % 2) * times, number(high, i % 2) * times);
       }
     }
     for (int half = 0; half < EIGHTS; ++half) {
@@ -131,6 +104,11 @@ struct WarpRows {
     }
   }
   __device__ __forceinline__ static int row_of_O(int i) { return threadIdx.x % 4 * 2 + i; }
+  // Of O, without what a column of zeros has got; which of two numbers of a register it was says how large.
+  __device__ __forceinline__ float found(int half, int chunk, int of_four, int i) const {
+    const int at = of_four % 2 * 2 + i;
+    return (O_frag[chunk * 2 + of_four / 2][half][at] - O_of_zeros[half][at]) * (1 / (of_four % 2 == 0 ? LOW : HIGH));
+  }
   // The largest weight times V's scale is 2^BELOW to 2^(BELOW + 1) at first, and a lane's sum of them at most MOST.
   static constexpr float BELOW = 7, MOST = 0x1p15f;
   __device__ __forceinline__ static float exponent(float scale) {
@@ -161,12 +139,12 @@ struct WarpRows {
     float V_scales[QK_N_TILES][2];
 #pragma unroll
     for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-      const uint4 of = ld_shared_v4(smem_K + 2 * C::TILE_BYTES + (key_tile * 8 + lane % 4 * 2) * SCALES_BYTES);
+      const uint4 scales = ld_shared_v4(smem_K + 2 * C::TILE_BYTES + (key_tile * 8 + lane % 4 * 2) * SCALES_BYTES);
       for (int half = 0; half < EIGHTS; ++half) {
-        S_frag[key_tile][2 * half] *= __uint_as_float(of.x) * scale_log2[half];
-        S_frag[key_tile][2 * half + 1] *= __uint_as_float(of.z) * scale_log2[half];
+        S_frag[key_tile][2 * half] *= __uint_as_float(scales.x) * scale_log2[half];
+        S_frag[key_tile][2 * half + 1] *= __uint_as_float(scales.z) * scale_log2[half];
       }
-      V_scales[key_tile][0] = __uint_as_float(of.y), V_scales[key_tile][1] = __uint_as_float(of.w);
+      V_scales[key_tile][0] = __uint_as_float(scales.y), V_scales[key_tile][1] = __uint_as_float(scales.w);
     }
     if (is_masked) decoding::hide_unseen(S_frag, seen, query_of, first_key);
     // Of S a lane's two columns of eight are two rows of what is now on the right: P needs no exchange. A weight times
@@ -226,145 +204,35 @@ struct WarpRows {
   }
 };
 
-// LOAD  Four lanes copy a row of a tensor whose strides are in bytes. What is behind the last key, or d, is zeros.
-template <class C, class Keys>
-__device__ __forceinline__ void load_tile(uint32_t tile, const uint8_t* from, const ForwardParams::Strides& strides,
-                                          const Keys& keys, int first_key, int d) {
-  const uint32_t lane = threadIdx.x % 32, lane_row = lane / ROW_CHUNKS, lane_chunk = lane % ROW_CHUNKS;
-  const int end = int(lane_chunk * 32) < d ? keys.n_k : 0;
-#pragma unroll
-  for (int row = 0; row < C::BC; row += 32 / ROW_CHUNKS) {
-    const int of_tile = row + lane_row;
-    cp_async_16(tile + chunk_offset(of_tile, lane_chunk), from + keys.offset(strides, {first_key + of_tile, of_tile}),
-                first_key + of_tile < end ? 16 : 0);
-  }
-}
-// And a lane the scales of a key.
-template <class C, class Keys>
-__device__ __forceinline__ void load_scales(uint32_t scales, const TokenScaleParams& p, int64_t first, const Keys& keys,
-                                            int first_key) {
-  const int lane = threadIdx.x % 32, key = first_key + lane;
-  const int64_t at = first + keys.offset(p.scale_strides, {key, lane});
-  if (lane >= C::BC) return;
-  cp_async_4(scales + lane * SCALES_BYTES, p.K_scales + at, key < keys.n_k ? 4 : 0);
-  cp_async_4(scales + lane * SCALES_BYTES + 4, p.V_scales + at, key < keys.n_k ? 4 : 0);
-}
-
-template <class C, class Keys>
-__device__ __forceinline__ void attend(const TokenScaleParams& p, Keys keys, int shares) {
-  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, STEP = C::STEP;
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const uint32_t smem_K = smem_base() + warp * STAGES * C::STAGE_BYTES, smem_V = smem_K + C::TILE_BYTES;
-  smem_name(smem_base(), C::SMEM_BYTES, "K and V", ROW_BYTES);
-
-  // Steps in which some row of the block sees a key, at least one, and of those this share's.
-  const Rows rows = Rows::of_block<C>(p, shares);
-  const Seen seen(p, p.n_q, keys.n_k);
-  const int sequence = blockIdx.z, kv_head = blockIdx.y, share = blockIdx.x % shares;
-  const decoding::Steps steps = decoding::steps_of<C>(rows, seen);
-  const int begin = steps.first + share * steps.count / shares, end = steps.first + (share + 1) * steps.count / shares;
-  const decoding::Whole whole = decoding::Whole::of<C>(rows, seen);
-
-  // LOAD  As in d04.
-  const auto in_bytes = [](const ForwardParams::Strides& of) {
-    return ForwardParams::Strides{of.batch / 2, of.head / 2, of.row / 2};
-  };
-  const ForwardParams::Strides K_strides = in_bytes(p.K_strides), V_strides = in_bytes(p.V_strides);
-  const auto source = [&](const void* tensor, const ForwardParams::Strides& strides) {
-    return static_cast<const uint8_t*>(tensor) + keys.begin(strides, sequence) + kv_head * strides.head +
-           lane % ROW_CHUNKS * 16;
-  };
-  const uint8_t *const K = source(p.K, K_strides), *const V = source(p.V, V_strides);
-  const int64_t scales = keys.begin(p.scale_strides, sequence) + kv_head * p.scale_strides.head;
-  const auto load = [&](int step) {
-    if (step < end) {
-      const uint32_t stage = (step - begin) % STAGES * C::STAGE_BYTES;
-      const int first_key = step * STEP + warp * BC;
-      load_tile<C>(smem_K + stage, K, K_strides, keys, first_key, p.d);
-      load_tile<C>(smem_V + stage, V, V_strides, keys, first_key, p.d);
-      load_scales<C>(smem_V + C::TILE_BYTES + stage, p, scales, keys, first_key);
-      keys.look_up(first_key + STEP);
-    }
-    cp_async_commit();
-  };
-  keys.look_up(begin * STEP + warp * BC);
-  for (int step = begin; step < begin + STAGES - 1; ++step) load(step);
-
-  WarpRows<C> mine;
-  mine.load_Q(p, rows, sequence);
-  for (int step = begin; step < end; ++step) {
-    cp_async_wait<STAGES - 2>();  // this lane's part of the tile has landed
-    __syncwarp();                 // safe to read it: all lanes' parts have; safe to overwrite the one before
-    load(step + STAGES - 1);
-    const int first_key = step * STEP + warp * BC;
-    mine.multiply(smem_K + (step - begin) % STAGES * C::STAGE_BYTES, seen, first_key,
-                  whole.template cuts<C>(first_key));
-  }
-
-  // STORE  As in d04. Of 32 columns of a row a lane has four that stand side by side.
-  const auto part_of = [&](int of_warp) { return smem_base() + of_warp * C::PART_BYTES; };
-  const auto numbers_of = [&](int of_warp, int row) { return part_of(of_warp) + BR * C::PART_ROW_BYTES + row * 8; };
-  __syncthreads();  // safe to overwrite K and V: all warps have read their last ones
-#pragma unroll
-  for (int half = 0; half < BR / 8; ++half) {
-    const float sum = quad_sum(mine.sum[half]);
-    for (int i = 0; i < 2; ++i) {
-      const int of_eight = mine.row_of_O(i), row = half * 8 + of_eight;
-      const bool has_keys = __uint_as_float(shfl(__float_as_uint(sum), of_eight * 4)) != 0;
-      for (int chunk = 0; chunk < ROW_CHUNKS; ++chunk) {
-        const auto found = [&](int of_four) {
-          const int at = of_four % 2 * 2 + i;
-          const float of = mine.O_frag[chunk * 2 + of_four / 2][half][at] - mine.O_of_zeros[half][at];
-          return has_keys ? __float_as_uint(of * (1 / (of_four % 2 == 0 ? LOW : HIGH))) : 0;
-        };
-        st_shared_v4(part_of(warp) + row * C::PART_ROW_BYTES + chunk * 128 + lane / 4 * 16,
-                     {found(0), found(1), found(2), found(3)});
-      }
-    }
-    if (lane % 4 == 0)
-      st_shared_v2(numbers_of(warp, half * 8 + lane / 4), {__float_as_uint(mine.max[half]), __float_as_uint(sum)});
-  }
-  __syncthreads();  // safe to read what the other warps have found
-  for (int row = warp; row < BR && rows.has(row); row += WARPS) {
-    float O[4] = {};
-    const decoding::Joined all = decoding::join_warps<WARPS>(O, [&](int of) {
-      return decoding::WarpPart{part_of(of) + row * C::PART_ROW_BYTES + lane * 16, numbers_of(of, row)};
-    });
-    const int head = rows.head(row), query = rows.query(row);
-    if (shares > 1) {
-      const decoding::Part<HEAD_DIM> part(p, share, shares, decoding::row_number(p, sequence, head, query));
-      decoding::store_part(part, O, all);
-    } else {
-      decoding::store_row<typename C::Element>(p, sequence, head, query, O, all);
-    }
-  }
-}
-
 template <class C, bool IN_PAGES>
 __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(TokenScaleParams p, int shares) {
   griddepcontrol_launch_dependents();  // safe: who joins waits until this launch is over
   const int n_k = decoding::keys_of(p, blockIdx.z);
+  // LOAD     Four lanes copy a row, as d21 spells out, and so it is when that becomes
+  // QK       scores,
+  // SOFTMAX  weights,
+  // PV       and sums with V.
+  // STORE    What warps have found is joined.
   if constexpr (IN_PAGES) {
-    attend<C>(p, Pages(p, blockIdx.z, n_k), shares);
+    bits::attend_by_columns<C, WarpRows<C>>(p, decoding::LanePages(p, blockIdx.z, n_k), shares);
   } else {
-    attend<C>(p, decoding::InOnePiece{n_k}, shares);
+    bits::attend_by_columns<C, WarpRows<C>>(p, decoding::InOnePiece{n_k}, shares);
   }
 }
 
 // LAUNCH  As in d06. The pointers of `p` belong to the device and are multiples of 16 B, as are strides.
 template <class C>
 void start(Device& device, const TokenScaleParams& p) {
-  const int tiles = (decoding::rows_of(p) + C::BR - 1) / C::BR;
-  const int shares = decoding::shares_of<C>(int64_t(tiles) * p.kv_heads * p.batch, p.n_k, multiprocessors(device));
-  launch(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>,
-         dim3(tiles * shares, p.kv_heads, p.batch), dim3(C::THREADS), C::SMEM_BYTES, p, shares);
-  if (shares > 1) decoding::start_join_early<typename C::Element, HEAD_DIM, decoding::JOIN_WARPS>(device, p, shares);
+  decoding::start_shares<C>(device, p, [&](dim3 grid, int shares) {
+    launch(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>, grid,
+           dim3(C::THREADS), C::SMEM_BYTES, p, shares);
+  });
 }
 
 template <class C>
 void run(Device& device, const TokenScaleParams& p) {
   if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
-  decoding::rows_of(p) <= C::BR ? start<C>(device, p) : start<typename C::Wide>(device, p);
+  decoding::rows_per_kv_head(p) <= C::BR ? start<C>(device, p) : start<typename C::Wide>(device, p);
 }
 
 }  // namespace

@@ -10,34 +10,18 @@
 //          below 0. LSE: [batch, heads, n_q] f32. The workspace as in d02_split.
 #pragma once
 #include "common/gpu.cuh"
-#include "common/words/decoding.cuh"
+#include "common/words/decoding_bits.cuh"
 
 namespace {
 
-// 41_rows spells out no_keys, d02_split the join, d04_warps what a block does, and d06_pages where keys stand.
+// 41_rows spells out no_keys, d02_split the join, d04_warps a share, the way through it and its end, d06_pages where
+// keys stand, d17_nibbles and d22_smallest how four bits lie in shared memory and what becomes of them, d21_columns the
+// end.
+namespace bits = decoding::bits;
+using bits::ROW_CHUNKS, bits::SCALES_BYTES;
 using decoding::HEAD_DIM;
 using decoding::Rows;
 using decoding::Seen;
-using forward::LOG2E;
-
-constexpr int ROW_CHUNKS = HEAD_DIM / 2 / 16;  // of a head; 16 B = 32 numbers
-constexpr int SCALES_BYTES = 8;                // of a key: K's, and V's
-
-// Eight numbers of four bits as four times two f16: 0 and 4, 1 and 5, 2 and 6, 3 and 7. With its highest bit turned a
-// number is 8 more and has no sign: u. Where it stands lowest that is u * 2^-24, and four bits higher u * 2^-20.
-__device__ __forceinline__ void unpack(uint32_t eight, uint32_t (&two)[4]) {
-  constexpr int A_AND_B_XOR_C = 0x6A;
-  for (int i = 0; i < 4; ++i) {
-    const uint32_t at = i % 2 == 0 ? 1 : 16;
-    two[i] = lop3_b32<A_AND_B_XOR_C>(i < 2 ? eight : eight >> 8, 0x000f000f * at, 0x00080008 * at);
-  }
-}
-// And with their signs, which are exact there, too.
-__device__ __forceinline__ void unpack_signed(uint32_t eight, uint32_t (&two)[4]) {
-  unpack(eight, two);
-  for (int i = 0; i < 4; ++i) two[i] = sub_f16x2(two[i], 0x00080008 * (i % 2 == 0 ? 1 : 16));
-}
-constexpr float LOW = 0x1p-24f, HIGH = 0x1p-20f;
 
 // HEADS warps are a team: each has a head, and all the same keys.
 template <class T, int BR_, int BC_, int WARPS_, int STAGES_, int HEADS_>
@@ -58,179 +42,11 @@ struct Config {
   static constexpr uint32_t SMEM_BYTES = TEAMS * STAGES * STAGE_BYTES;
   static_assert(WARPS * PART_BYTES <= SMEM_BYTES && (BR == 8 || BR == 16) && BC % 16 == 0 && BC <= 32);
   static_assert(HEADS == 1 || HEADS == 2);
-};
 
-// Byte offset of a chunk within a tile: two rows of a head are a pass over the banks, in which two heads' stand apart.
-template <class C>
-__device__ __forceinline__ uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
-  return row * C::ROW_BYTES + (chunk ^ (row / 2 % 4) ^ (C::HEADS == 2 ? row % 2 * 4 : 0)) * 16;
-}
-
-// As in d06, but a tile may have a key for each lane.
-struct Pages : decoding::Pages {
-  using decoding::Pages::Pages;
-  __device__ __forceinline__ void look_up(int first_key) {
-    const int key = first_key + threadIdx.x % 32, number = key / size;
-    row = key - number * size;
-    page = key < n_k ? ld_global_s32(table + number) : 0;
-  }
-};
-
-// What a warp has in registers: Q, and what it has found about these rows among its keys.
-template <class C>
-struct WarpRows {
-  using T = typename C::Element;
-  static constexpr int EIGHTS = C::BR / 8, QK_N_TILES = C::BC / 8, QK_K_TILES = HEAD_DIM / 16;
-  static constexpr int PV_M_TILES = HEAD_DIM / 16, PV_K_TILES = C::BC / 16;
-  uint32_t Q_frag[QK_K_TILES][4];
-  int query_of[2];  // a lane has two rows of 16, 8 apart
-  float scale_log2[EIGHTS], max[EIGHTS], sum[EIGHTS];
-  float O_frag[PV_M_TILES][EIGHTS][4];  // of O with columns as rows: 16 of them, and eight rows
-  float O_of_zeros[EIGHTS][4];
-
-  // LOAD  In the order of d17, as f16, a row times a power of two that brings its largest number below 2^15: what is
-  //       lost is 2^-36 of that. What meets K's higher four bits is 16 times less. Rows from 8 on are zeros where there
-  //       are only eight.
-  __device__ __forceinline__ void load_Q(const CacheParams& p, const Rows& rows, int sequence) {
-    const uint32_t lane = threadIdx.x % 32;
-    for (int half = 0; half < 2; ++half) {
-      const int row = FragmentC::row(lane, 2 * half), query = rows.query(row), column = lane % 4 * 32;
-      query_of[half] = query;
-      const T* const Q = static_cast<const T*>(p.Q) + sequence * p.Q_strides.batch + rows.head(row) * p.Q_strides.head +
-                         query * p.Q_strides.row + column;
-      uint32_t twos[16];
-      float largest = 0;
-      for (int eight = 0; eight < 4; ++eight) {
-        uint4 of = {0, 0, 0, 0};
-        if (half < EIGHTS && rows.has(row) && column + eight * 8 < p.d) of = ld_global_v4(Q + eight * 8);
-        twos[eight * 4] = of.x, twos[eight * 4 + 1] = of.y, twos[eight * 4 + 2] = of.z, twos[eight * 4 + 3] = of.w;
-      }
-      for (const uint32_t two : twos) largest = fmaxf(largest, fmaxf(fabsf(number(two, 0)), fabsf(number(two, 1))));
-      // By its exponent, and no further than f32 goes.
-      const uint32_t up = min(127 + 14 + 127 - (__float_as_uint(quad_max(largest)) >> 23), 253u);
-      const float by = __uint_as_float(up << 23);
-      if (half < EIGHTS) scale_log2[half] = p.softmax_scale * LOG2E * __uint_as_float((254 - up) << 23) / LOW;
-      for (int i = 0; i < 16; ++i) {
-        const uint32_t low = twos[i / 4 * 4 + i % 4 / 2], high = twos[i / 4 * 4 + i % 4 / 2 + 2];
-        const float of = i % 2 == 0 ? by : by * (LOW / HIGH);
-        Q_frag[i / 2][i % 2 * 2 + half] = pack_f16x2(number(low, i % 2) * of, number(high, i % 2) * of);
-      }
-    }
-    for (int half = 0; half < EIGHTS; ++half) {
-      max[half] = forward::NO_KEY, sum[half] = 0;
-      for (float& each : O_of_zeros[half]) each = 0;
-      for (auto& tile : O_frag) {
-        for (float& each : tile[half]) each = 0;
-      }
-    }
-  }
-  __device__ __forceinline__ static float number(uint32_t two, int i) { return to_float(T{uint16_t(two >> 16 * i)}); }
-  // A row's maximum, over its four lanes, and the sums and O that are relative to it. A lane's columns of O belong to
-  // other rows than its row of S.
-  __device__ __forceinline__ void raise_max(int half, float to) {
-    to = fmaxf(quad_max(to), max[half]);
-    const float correction = ex2_approx(max[half] - to);
-    max[half] = to, sum[half] *= correction;
-    for (int i = 0; i < 2; ++i) {
-      const float of_row = __uint_as_float(shfl(__float_as_uint(correction), row_of_O(i) * 4));
-      for (auto& tile : O_frag) tile[half][i] *= of_row, tile[half][2 + i] *= of_row;
-      O_of_zeros[half][i] *= of_row, O_of_zeros[half][2 + i] *= of_row;
-    }
-  }
-  __device__ __forceinline__ static int row_of_O(int i) { return threadIdx.x % 4 * 2 + i; }
-  // The largest weight times V's scale is 2^BELOW to 2^(BELOW + 1) at first, and a lane's sum of them at most MOST.
-  static constexpr float BELOW = 7, MOST = 0x1p15f;
-  __device__ __forceinline__ static float exponent(float scale) {
-    return float(::max(int(__float_as_uint(scale) >> 23) - 127, -100));
-  }
-
-  // A tile of keys that begins with `first_key`, whose K and V are at `smem_K` and behind it.
-  __device__ __forceinline__ void multiply(uint32_t smem_K, const Seen& seen, int first_key, bool is_masked) {
-    const uint32_t lane = threadIdx.x % 32, head = threadIdx.x / 32 % C::HEADS;
-
-    // QK  As in d17: 16 B of a key are a lane's part of all eight slices.
-    const uint32_t lane_K = smem_K + chunk_offset<C>(lane / 4, head * ROW_CHUNKS + lane % 4);
-    float S_frag[QK_N_TILES][4] = {};
-#pragma unroll
-    for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-      const uint4 K = ld_shared_v4(lane_K + key_tile * 8 * C::ROW_BYTES);
-      const uint32_t eights[4] = {K.x, K.y, K.z, K.w};
-      for (int i = 0; i < 4; ++i) {
-        uint32_t K_frag[4];
-        unpack_signed(eights[i], K_frag);
-        for (int of_two = 0; of_two < 2; ++of_two)
-          mma<f16>(S_frag[key_tile], Q_frag[i * 2 + of_two], K_frag[of_two * 2], K_frag[of_two * 2 + 1]);
-      }
-    }
-
-    // SOFTMAX  A score is multiplied by its key's scale and rounded, and then compared: so what is largest is as far
-    //          from the maximum as all others, however huge it is.
-    float V_scales[QK_N_TILES][2];
-#pragma unroll
-    for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-      const uint4 of =
-          ld_shared_v4(smem_K + 2 * C::TILE_BYTES + (head * C::BC + key_tile * 8 + lane % 4 * 2) * SCALES_BYTES);
-      for (int half = 0; half < EIGHTS; ++half) {
-        S_frag[key_tile][2 * half] *= __uint_as_float(of.x) * scale_log2[half];
-        S_frag[key_tile][2 * half + 1] *= __uint_as_float(of.z) * scale_log2[half];
-      }
-      V_scales[key_tile][0] = __uint_as_float(of.y), V_scales[key_tile][1] = __uint_as_float(of.w);
-    }
-    if (is_masked) decoding::hide_unseen(S_frag, seen, query_of, first_key);
-    // Of S a lane's two columns of eight are two rows of what is now on the right: P needs no exchange. A weight times
-    // V's scale has to fit into f16, and so the maximum is that of both together.
-    uint32_t P_frag[PV_K_TILES][EIGHTS][2];
-#pragma unroll
-    for (int half = 0; half < EIGHTS; ++half) {
-      float weights = 0, scaled = 0;
-      const auto weigh = [&] {
-        weights = scaled = 0;
-        for (int tile = 0; tile < QK_N_TILES; ++tile) {
-          const float low = ex2_approx(S_frag[tile][2 * half] - max[half]);
-          const float high = ex2_approx(S_frag[tile][2 * half + 1] - max[half]);
-          weights += low + high;
-          scaled += low * V_scales[tile][0] + high * V_scales[tile][1];
-          P_frag[tile / 2][half][tile % 2] = pack_f16x2(low * V_scales[tile][0], high * V_scales[tile][1]);
-        }
-      };
-      weigh();
-      if (vote_any(!(scaled <= MOST))) {
-        float to = forward::NO_KEY;
-        for (int i = 0; i < QK_N_TILES * 2; ++i)
-          to = fmaxf(to, S_frag[i / 2][2 * half + i % 2] + exponent(V_scales[i / 2][i % 2]));
-        raise_max(half, to - BELOW);
-        weigh();
-      }
-      sum[half] += weights;
-    }
-
-    // PV  What is transposed is fours of columns, as in d17: a register has four of one key and the same four of the
-    //     next one. Two of the four are 16 rows of V with columns as rows.
-    const uint32_t lane_V = smem_K + C::TILE_BYTES + chunk_offset<C>(lane % 16, head * ROW_CHUNKS + lane / 16);
-#pragma unroll
-    for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice) {
-      // What a column of zeros would get.
-      uint32_t zeros[4];
-      unpack(0, zeros);
-      const uint32_t zero_rows[4] = {zeros[0], zeros[1], zeros[0], zeros[1]};
-      for (int half = 0; half < EIGHTS; ++half)
-        mma<f16>(O_of_zeros[half], zero_rows, P_frag[key_slice][half][0], P_frag[key_slice][half][1]);
-      for (int chunk = 0; chunk < ROW_CHUNKS; chunk += 2) {
-        uint32_t V_fours[4];  // [chunk][half of the keys]
-        ldmatrix_x4_trans(V_fours, (lane_V ^ (chunk * 16)) + key_slice * 16 * C::ROW_BYTES);
-        for (int of_two = 0; of_two < 2; ++of_two) {
-          uint32_t V_frag[2][4];  // [half of the keys][which of four columns]
-          for (int half = 0; half < 2; ++half) unpack(V_fours[of_two * 2 + half], V_frag[half]);
-          for (int two = 0; two < 2; ++two) {
-            const uint32_t V_rows[4] = {V_frag[0][two * 2], V_frag[0][two * 2 + 1], V_frag[1][two * 2],
-                                        V_frag[1][two * 2 + 1]};
-            for (int half = 0; half < EIGHTS; ++half)
-              mma<f16>(O_frag[(chunk + of_two) * 2 + two][half], V_rows, P_frag[key_slice][half][0],
-                       P_frag[key_slice][half][1]);
-          }
-        }
-      }
-    }
+  // Byte offset of a chunk within a tile: two rows of a head are a pass over the banks, in which two heads' stand
+  // apart.
+  __device__ __forceinline__ static uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
+    return row * ROW_BYTES + (chunk ^ (row / 2 % 4) ^ (HEADS == 2 ? row % 2 * 4 : 0)) * 16;
   }
 };
 
@@ -245,112 +61,50 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const uint8_t* from, co
 #pragma unroll
   for (int row = 0; row < ROWS; row += 32 / CHUNKS) {
     const int of_tile = threadIdx.x / 32 % C::HEADS * ROWS + row + lane_row;
-    cp_async_16(tile + chunk_offset<C>(of_tile, lane_chunk),
+    cp_async_16(tile + C::chunk_offset(of_tile, lane_chunk),
                 from + keys.offset(strides, {first_key + of_tile, of_tile}), first_key + of_tile < end ? 16 : 0);
   }
 }
-// And a lane the scales of a key.
-template <class C, class Keys>
-__device__ __forceinline__ void load_scales(uint32_t scales, const TokenScaleParams& p, int64_t first, const Keys& keys,
-                                            int first_key) {
-  const int lane = threadIdx.x % 32, key = first_key + lane;
-  const int64_t at = first + keys.offset(p.scale_strides, {key, lane});
-  if (lane >= C::BC) return;
-  cp_async_4(scales + lane * SCALES_BYTES, p.K_scales + at, key < keys.n_k ? 4 : 0);
-  cp_async_4(scales + lane * SCALES_BYTES + 4, p.V_scales + at, key < keys.n_k ? 4 : 0);
-}
-
 template <class C, class Keys>
 __device__ __forceinline__ void attend(const TokenScaleParams& p, Keys keys, int shares) {
-  constexpr int BR = C::BR, BC = C::BC, STAGES = C::STAGES, STEP = C::STEP, HEADS = C::HEADS, TEAMS = C::TEAMS;
+  constexpr int BC = C::BC, HEADS = C::HEADS, TEAMS = C::TEAMS;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, team = warp / HEADS, of_team = warp % HEADS;
-  const uint32_t smem_K = smem_base() + team * STAGES * C::STAGE_BYTES, smem_V = smem_K + C::TILE_BYTES;
+  const uint32_t smem_K = smem_base() + team * C::STAGES * C::STAGE_BYTES, smem_V = smem_K + C::TILE_BYTES;
   smem_name(smem_base(), C::SMEM_BYTES, "K and V", C::ROW_BYTES);
-
-  // Steps in which some row of the block sees a key, at least one, and of those this share's.
-  Rows rows = Rows::of_block<C>(p, shares);
+  const Rows rows = Rows::of_block<C>(p, shares);
   const Seen seen(p, p.n_q, keys.n_k);
-  const int sequence = blockIdx.z, kv_head = blockIdx.y * HEADS + of_team, share = blockIdx.x % shares;
-  rows.first_head = kv_head * rows.group;
-  const decoding::Steps steps = decoding::steps_of<C>(rows, seen);
-  const int begin = steps.first + share * steps.count / shares, end = steps.first + (share + 1) * steps.count / shares;
-  const decoding::Whole whole = decoding::Whole::of<C>(rows, seen);
+  auto share = decoding::BlockShare::of<C>(rows, seen, shares);
+  share.kv_head = blockIdx.y * HEADS + of_team, share.rows.first_head = share.kv_head * rows.group;
+  const auto whole = decoding::Whole::of<C>(rows, seen);
+  const int sequence = share.sequence;
 
   // LOAD  As in d04, but of the team's heads.
-  const auto in_bytes = [](const ForwardParams::Strides& of) {
-    return ForwardParams::Strides{of.batch / 2, of.head / 2, of.row / 2};
-  };
-  const ForwardParams::Strides K_strides = in_bytes(p.K_strides), V_strides = in_bytes(p.V_strides);
+  const ForwardParams::Strides K_strides = bits::in_bytes(p.K_strides), V_strides = bits::in_bytes(p.V_strides);
   const auto source = [&](const void* tensor, const ForwardParams::Strides& strides) {
     return static_cast<const uint8_t*>(tensor) + keys.begin(strides, sequence) +
            (blockIdx.y * HEADS + lane / ROW_CHUNKS % HEADS) * strides.head + lane % ROW_CHUNKS * 16;
   };
   const uint8_t *const K = source(p.K, K_strides), *const V = source(p.V, V_strides);
-  const int64_t scales = keys.begin(p.scale_strides, sequence) + kv_head * p.scale_strides.head;
-  const auto load = [&](int step) {
-    if (step < end) {
-      const uint32_t stage = (step - begin) % STAGES * C::STAGE_BYTES;
-      const int first_key = step * STEP + team * BC;
-      load_tile<C>(smem_K + stage, K, K_strides, keys, first_key, p.d);
-      load_tile<C>(smem_V + stage, V, V_strides, keys, first_key, p.d);
-      load_scales<C>(smem_V + C::TILE_BYTES + of_team * BC * SCALES_BYTES + stage, p, scales, keys, first_key);
-      keys.look_up(first_key + STEP);
-    }
-    cp_async_commit();
+  const int64_t scales = keys.begin(p.scale_strides, sequence) + share.kv_head * p.scale_strides.head;
+  const auto load = [&](uint32_t stage, int first_key) {
+    load_tile<C>(smem_K + stage, K, K_strides, keys, first_key, p.d);
+    load_tile<C>(smem_V + stage, V, V_strides, keys, first_key, p.d);
+    bits::load_scales<C>(smem_V + C::TILE_BYTES + of_team * BC * SCALES_BYTES + stage, p, scales, keys, first_key);
   };
-  keys.look_up(begin * STEP + team * BC);
-  for (int step = begin; step < begin + STAGES - 1; ++step) load(step);
-
-  WarpRows<C> mine;
-  mine.load_Q(p, rows, sequence);
-  for (int step = begin; step < end; ++step) {
-    cp_async_wait<STAGES - 2>();  // this lane's part of the tile has landed
-    // safe to read it: all lanes' parts have, the team's other warp's, too; safe to overwrite the one before
-    HEADS == 1 ? __syncwarp() : named_barrier_sync(1 + team, HEADS * 32);
-    load(step + STAGES - 1);
-    const int first_key = step * STEP + team * BC;
-    mine.multiply(smem_K + (step - begin) % STAGES * C::STAGE_BYTES, seen, first_key,
-                  whole.template cuts<C>(first_key));
-  }
+  bits::SmallestRows<C> mine;
+  const auto begin = [&] { mine.load_Q(p, share.rows, sequence); };
+  // Whom a team waits for: its lanes, and the other warp's.
+  const auto are_there = [&] { HEADS == 1 ? __syncwarp() : named_barrier_sync(1 + team, HEADS * 32); };
+  const auto multiply = [&](uint32_t stage, int first_key, bool) {
+    mine.multiply(smem_K + stage, seen, first_key, whole.template cuts<C>(first_key));
+  };
+  decoding::walk_share<C>(share, team, keys, load, begin, multiply, are_there);
 
   // STORE  As in d04, by the warps of a head. Of 32 columns of a row a lane has four that stand side by side.
-  const auto part_of = [&](int of_warp) { return smem_base() + of_warp * C::PART_BYTES; };
-  const auto numbers_of = [&](int of_warp, int row) { return part_of(of_warp) + BR * C::PART_ROW_BYTES + row * 8; };
   __syncthreads();  // safe to overwrite K and V: all warps have read their last ones
-#pragma unroll
-  for (int half = 0; half < BR / 8; ++half) {
-    const float sum = quad_sum(mine.sum[half]);
-    for (int i = 0; i < 2; ++i) {
-      const int of_eight = mine.row_of_O(i), row = half * 8 + of_eight;
-      const bool has_keys = __uint_as_float(shfl(__float_as_uint(sum), of_eight * 4)) != 0;
-      for (int chunk = 0; chunk < ROW_CHUNKS; ++chunk) {
-        const auto found = [&](int of_four) {
-          const int at = of_four % 2 * 2 + i;
-          const float of = mine.O_frag[chunk * 2 + of_four / 2][half][at] - mine.O_of_zeros[half][at];
-          return has_keys ? __float_as_uint(of * (1 / (of_four % 2 == 0 ? LOW : HIGH))) : 0;
-        };
-        st_shared_v4(part_of(warp) + row * C::PART_ROW_BYTES + chunk * 128 + lane / 4 * 16,
-                     {found(0), found(1), found(2), found(3)});
-      }
-    }
-    if (lane % 4 == 0)
-      st_shared_v2(numbers_of(warp, half * 8 + lane / 4), {__float_as_uint(mine.max[half]), __float_as_uint(sum)});
-  }
+  bits::store_columns<C>(mine, warp, lane);
   __syncthreads();  // safe to read what the other warps have found
-  for (int row = team; row < BR && rows.has(row); row += TEAMS) {
-    float O[4] = {};
-    const decoding::Joined all = decoding::join_warps<TEAMS>(O, [&](int of) {
-      const int of_warp = of * HEADS + of_team;
-      return decoding::WarpPart{part_of(of_warp) + row * C::PART_ROW_BYTES + lane * 16, numbers_of(of_warp, row)};
-    });
-    const int head = rows.head(row), query = rows.query(row);
-    if (shares > 1) {
-      const decoding::Part<HEAD_DIM> part(p, share, shares, decoding::row_number(p, sequence, head, query));
-      decoding::store_part(part, O, all);
-    } else {
-      decoding::store_row<typename C::Element>(p, sequence, head, query, O, all);
-    }
-  }
+  decoding::leave_rows<C, TEAMS>(p, share, team, [&](int of_teams) { return of_teams * HEADS + of_team; });
 }
 
 template <class C, bool IN_PAGES>
@@ -358,26 +112,25 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(TokenSc
   griddepcontrol_launch_dependents();  // safe: who joins waits until this launch is over
   const int n_k = decoding::keys_of(p, blockIdx.z);
   if constexpr (IN_PAGES) {
-    attend<C>(p, Pages(p, blockIdx.z, n_k), shares);
+    attend<C>(p, decoding::LanePages(p, blockIdx.z, n_k), shares);
   } else {
     attend<C>(p, decoding::InOnePiece{n_k}, shares);
   }
 }
 
-// LAUNCH  As in d06. The pointers of `p` belong to the device and are multiples of 16 B, as are strides.
+// LAUNCH  As in d06, but of C::HEADS heads of keys a block.
 template <class C>
 void start(Device& device, const TokenScaleParams& p) {
-  const int tiles = (decoding::rows_of(p) + C::BR - 1) / C::BR, heads = p.kv_heads / C::HEADS;
-  const int shares = decoding::shares_of<C>(int64_t(tiles) * heads * p.batch, p.n_k, multiprocessors(device));
-  launch(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>,
-         dim3(tiles * shares, heads, p.batch), dim3(C::THREADS), C::SMEM_BYTES, p, shares);
-  if (shares > 1) decoding::start_join_early<typename C::Element, HEAD_DIM, decoding::JOIN_WARPS>(device, p, shares);
+  decoding::start_shares<C, C::HEADS>(device, p, [&](dim3 grid, int shares) {
+    launch(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>, grid,
+           dim3(C::THREADS), C::SMEM_BYTES, p, shares);
+  });
 }
 
 template <class C>
 void run(Device& device, const TokenScaleParams& p) {
   if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
-  if (decoding::rows_of(p) > C::BR) return start<typename C::Wide>(device, p);
+  if (decoding::rows_per_kv_head(p) > C::BR) return start<typename C::Wide>(device, p);
   p.kv_heads % C::HEADS == 0 ? start<C>(device, p) : start<typename C::Alone>(device, p);
 }
 

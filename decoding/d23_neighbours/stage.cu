@@ -34,9 +34,7 @@ uint64_t workspace_bytes(const ladder::Shape& spec) {
 template <class T>
 ladder::Variant variant(ladder::Variant rest = {}) {
   using C = Config<T, 8, 32, 8, 3, 2>;
-  rest = ladder::decoding::variant<C>(std::move(rest));
-  rest.accepts.kv = ladder::Element::s4;
-  rest.accepts.min_d = rest.accepts.d_step = 32;
+  rest = ladder::decoding::of_bits<C>(std::move(rest), ladder::Element::s4, 32);
   rest.workspace_bytes = workspace_bytes<C>;
   rest.few_rows = C::Wide::BR;
   return ladder::make_variant<C>(run<C>, flash_attention<C, true>, predict<C>, std::move(rest));

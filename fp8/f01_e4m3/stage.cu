@@ -49,12 +49,10 @@ const ladder::Registration registration({
     .idea = "Queries, keys, values and weights are e4m3, and tensor cores do twice the products in a clock.",
     .limit = "48_scores keeps the tensor cores busy most of the time, and in bf16 they do no more.",
     .prediction = "On an NVIDIA H200, in turns, 16 heads, over 48_scores in bf16: n = 8192, batch 16, dense 1.40, "
-                  "causal 1.33, within 8 %; "
-                  "that is some 1140 and 1040 TFLOPS. n = 1024, batch 128, dense 1.2. A tile of 128 x 128 takes 1024 "
-                  "clocks of products "
-                  "and 1024 of exponentials, and a warpgroup's round, in which these stand one behind the other, 1500. "
-                  "Turning V takes "
-                  "0.15 ms of batch 16, n = 8192, and as much at n = 1024, where all else takes an eighth.",
+                  "causal 1.33, within 8 %; that is some 1140 and 1040 TFLOPS. n = 1024, batch 128, dense 1.2. A tile "
+                  "of 128 x 128 takes 1024 clocks of products and 1024 of exponentials, and a warpgroup's round, in "
+                  "which these stand one behind the other, 1500. Turning V takes 0.15 ms of batch 16, n = 8192, and as "
+                  "much at n = 1024, where all else takes an eighth.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma in e4m3, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",

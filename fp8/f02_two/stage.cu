@@ -50,13 +50,11 @@ const ladder::Registration registration({
          "PV goes into an accumulator of its own, in halves, and so the weights beside it are made in halves."},
     .idea = "Each tile of keys is summed up anew, half of the columns at a time, and added to O in f32.",
     .limit = "f01_e4m3 adds all keys into one accumulator. A tensor core keeps 14 bits of it, so that among many keys "
-             "of one sign "
-             "it stops growing.",
-    .prediction = "On an NVIDIA H200, in turns, n = 8192, 16 heads, batch 16, over f01: dense 0.95, causal 0.95, "
-                  "within 4 %. An addition "
-                  "for each number of O and tile, as many as scores, makes a warpgroup's round a twentieth longer; to "
-                  "rescale O costs "
-                  "nothing any more. All trials are right, those of one sign at 3280 keys too.",
+             "of one sign it stops growing.",
+    .prediction =
+        "On an NVIDIA H200, in turns, n = 8192, 16 heads, batch 16, over f01: dense 0.95, causal 0.95, within 4 %. An "
+        "addition for each number of O and tile, as many as scores, makes a warpgroup's round a twentieth longer; to "
+        "rescale O costs nothing any more. All trials are right, those of one sign at 3280 keys too.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma in e4m3, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",
@@ -64,8 +62,7 @@ const ladder::Registration registration({
                    .registers = 168,
                    .spill_bytes = 24,
                    .reason = "O, half of a tile's, scores and two sets of weights are 192 of its 232 registers: a "
-                             "thread that multiplies "
-                             "keeps five numbers in memory."}},
+                             "thread that multiplies keeps five numbers in memory."}},
     .variants = {variant<Config<bf16, 128, 128, 8, 4>>(), variant<Config<f16, 128, 128, 8, 4>>({.label = "f16"})},
 });
 

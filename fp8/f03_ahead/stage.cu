@@ -49,13 +49,12 @@ const ladder::Registration registration({
     .idea = "QK of the next 64 keys runs while the exponentials of these 64 are made.",
     .limit = "In f02_two a warpgroup has registers for the scores of one tile, so it makes no exponentials while it "
              "waits for QK.",
-    .prediction =
-        "On an NVIDIA H200, in turns, 16 heads, over f02: n = 8192, dense 1.33, causal 1.30, within 10 %; n = "
-        "1024, batch 128, dense 1.20. A tile of 128 x 128 takes f02 2500 clocks, of which 1056 are "
-        "exponentials. Both warpgroups then wait for QK, which takes 512 if they ask together. Here each has "
-        "scores to weigh while its products run. Four times a tile it still waits for a product to end, adds "
-        "and asks for the next one. So we think of 1800 clocks, and of a clock that is a twentieth slower, "
-        "since more is done in it. At n = 1024 V is turned and tiles of queries end as often as before.",
+    .prediction = "On an NVIDIA H200, in turns, 16 heads, over f02: n = 8192, dense 1.33, causal 1.30, within 10 %; n "
+                  "= 1024, batch 128, dense 1.20. A tile of 128 x 128 takes f02 2500 clocks, of which 1056 are "
+                  "exponentials. Both warpgroups then wait for QK, which takes 512 if they ask together. Here each has "
+                  "scores to weigh while its products run. Four times a tile it still waits for a product to end, adds "
+                  "and asks for the next one. So we think of 1800 clocks, and of a clock that is a twentieth slower, "
+                  "since more is done in it. At n = 1024 V is turned and tiles of queries end as often as before.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma in e4m3, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",

@@ -169,12 +169,12 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
       wgmma_rs_e4m3(to, P_frag[slice], wgmma_advance(V_here, slice * SLICE), slice > 0);
     wgmma_commit();
   };
-  const auto add = [&](const float(&of)[HALF][4], int half, const float(&correction)[2]) {
+  const auto add = [&](const float(&sums)[HALF][4], int half, const float(&correction)[2]) {
 #pragma unroll
     for (int tile = 0; tile < HALF; ++tile) {
       for (int i = 0; i < 4; ++i) {
         float& sum = O_frag[half * HALF + tile][i];
-        sum = sum * correction[i / 2] + of[tile][i];  // in f32; and to rescale costs nothing
+        sum = sum * correction[i / 2] + sums[tile][i];  // in f32; and to rescale costs nothing
       }
     }
   };

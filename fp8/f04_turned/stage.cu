@@ -42,11 +42,10 @@ const ladder::Registration registration({
     .idea = "V is turned in the kernel, by two warps of the warpgroup that copies.",
     .limit = "f03_ahead turns V in a launch before, which reads and writes all of it while nobody multiplies.",
     .prediction =
-        "On an NVIDIA H200, in turns, 16 heads, over f03: n = 1024, batch 128, dense 1.07, causal 1.12; n = "
-        "8192, dense 0.99, causal 1.01, within 4 %. The launch before moves 537 MB at n = 1024, batch 128, in "
-        "0.14 ms, where all else takes 1.5 ms, and half of it under a mask; per FLOP an eighth of that at n = "
-        "8192. Turning takes a tile's bytes twice more through shared memory, 256 of some 1800 clocks, and "
-        "that costs two in a hundred.",
+        "On an NVIDIA H200, in turns, 16 heads, over f03: n = 1024, batch 128, dense 1.07, causal 1.12; n = 8192, "
+        "dense 0.99, causal 1.01, within 4 %. The launch before moves 537 MB at n = 1024, batch 128, in 0.14 ms, where "
+        "all else takes 1.5 ms, and half of it under a mask; per FLOP an eighth of that at n = 8192. Turning takes a "
+        "tile's bytes twice more through shared memory, 256 of some 1800 clocks, and that costs two in a hundred.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma in e4m3, clusters, setmaxnreg, ldmatrix, stmatrix, TMA, mbarrier, 224 KiB of shared memory",

@@ -1,4 +1,4 @@
-// For a stage.cu of decoding, from d04_warps on: which problems these take, and what is multiplied.
+// For a stage.cu of decoding: which problems these take, and from d04_warps on what is multiplied.
 #pragma once
 #include "harness/stages/stage.hpp"
 
@@ -30,6 +30,10 @@ Counts products(const Launched& spec, Counts counts = {}) {
   counts.mma = of_warps * tiles.wide * 2 * (C::BC / 8) * (HEAD_DIM / 16);
   counts.ldmatrix = of_warps * 2 * (C::BC / 16) * (HEAD_DIM / 16);
   return counts;
+}
+template <class C>
+Counts predict(const Launched& spec) {
+  return products<C>(spec);
 }
 
 // The blocks of so many rows each, of a head of keys and of all; C::Wide where one of C does not hold a head's rows.
@@ -71,6 +75,10 @@ template <class C>
 Counts products_of_packed(const Launched& spec, uint64_t columns) {
   return of_tile<C>(spec, [&](auto tile) { return products_of_packed_tile<decltype(tile)>(spec, columns); });
 }
+template <class C, int COLUMNS>
+Counts predict_packed(const Launched& spec) {
+  return products_of_packed<C>(spec, COLUMNS);
+}
 
 // Of d10_along, where each share of a tile reads its Q by ldmatrix, too.
 template <class C>
@@ -89,14 +97,41 @@ inline uint64_t parts_bytes(const Shape& spec, int shares) {
   return shares <= 1 ? 0 : shares * spec.batch_heads() * spec.n * (HEAD_DIM + 2) * sizeof(float);
 }
 
+// The same of as many shares as SHARES(blocks, keys, MOST multiprocessors) says.
+template <class C, int (*SHARES)(int64_t, int, int), int MOST>
+uint64_t workspace(const Shape& spec) {
+  const uint64_t blocks = Tiles<C>(spec).count;
+  return parts_bytes(spec, blocks == 0 ? 1 : SHARES(blocks, spec.keys(), MOST));
+}
+// Where steps of C::Wide are others, and so are its shares.
+template <class C, int (*SHARES)(int64_t, int, int), int (*WIDE_SHARES)(int64_t, int, int), int MOST>
+uint64_t workspace_of_tile(const Shape& spec) {
+  const uint64_t blocks = of_tile<C>(spec, [&](auto tile) { return blocks_of<decltype(tile)>(spec); });
+  const auto shares = tiles_of_rows<C>(spec) > 1 ? WIDE_SHARES : SHARES;
+  return parts_bytes(spec, blocks == 0 ? 1 : shares(blocks, spec.keys(), MOST));
+}
+
 template <class C>
-Variant variant(Variant rest, uint32_t more_features = CACHE | PAGES) {
+Variant of_any_d(Variant rest, uint32_t more_features) {
   rest.accepts = accepts_any_d<typename C::Element>(MODELS | WINDOW | more_features, HEAD_DIM);
   rest.writes_lse = true;
   rest.from_first_key = true;
   rest.few_rows = C::BR;  // with 32 rows d02 is faster
-  rest.conflict_ways = 1.0;
   rest.recorded = true;
+  return rest;
+}
+template <class C>
+Variant variant(Variant rest, uint32_t more_features = CACHE | PAGES) {
+  rest = of_any_d<C>(rest, more_features);
+  rest.conflict_ways = 1.0;
+  return rest;
+}
+// A cache of fewer bits, of whose columns so many are 16 bytes.
+template <class C>
+Variant of_bits(Variant rest, Element kv, int d_step) {
+  rest = variant<C>(rest);
+  rest.accepts.kv = kv;
+  rest.accepts.min_d = rest.accepts.d_step = d_step;
   return rest;
 }
 

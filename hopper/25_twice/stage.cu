@@ -1,33 +1,14 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/walk.hpp"
+#include "harness/stages/hopper.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// wgmma is counted per warpgroup, 64 queries, and tile of BC keys, a pair; shuffles per warp.
+// And weights are packed beside the PV before.
 template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
-  constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
-  const uint64_t blocks = shape.batch_heads() * shape.n / BR, tiles = blocks * (shape.n / BC);
-  const uint64_t pairs = tiles * WARPS / 4, warps = blocks * WARPS, warp_tiles = tiles * WARPS;
-  const ladder::Walk walk{.tiles = uint64_t(shape.n / BC), .stages = C::STAGES, .qk = HEAD_DIM / 16, .pv = BC / 16};
-  return {.wgmma = pairs * (HEAD_DIM / 16 + BC / 16),             // QK by slices of d, PV by slices of keys
-          .wgmma_left_running = (pairs - warps / 4) * (BC / 16),  // PV of each tile but the last, beside a softmax
-          .wgmma_beside_exponentials = (pairs - warps / 4) * (BC / 16),  // all of them
-          .wgmma_under_loads = WARPS / 4 * under_loads(walk, blocks, blocks),
-          .shuffles = warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
-          .votes = warp_tiles,            // whether anything has to be rescaled
-          .yes_votes = warps,             // in the first tile
-          .exponentials = (warp_tiles * BC + warps * 4) * 16,             // weights; the corrections of the first tile
-          .packs_beside_products = (warp_tiles - warps) * 32 * (BC / 4),  // weights, beside the PV before
-          .barriers = blocks,
-          .bulk_copies = blocks + 2 * tiles,  // Q; K and V
-          .gmem_accesses = blocks * BR * ROW_BYTES / 4,
-          .gmem_sectors = 2 * BR * ROW_BYTES / 32,  // of a block; half used
-          .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
-          .gmem_bytes_written = blocks * BR * ROW_BYTES,
-          .unused_smem_bytes =
-              uint64_t(ladder::max<int64_t>(0, C::STAGES - shape.n / C::BC)) * 2 * BC * ROW_BYTES};  // of short heads
+  ladder::Counts counts = ladder::hopper::of_blocks<C>(shape);
+  counts.packs_beside_products = ladder::hopper::packed_weights<C>(counts);
+  return counts;
 }
 
 template <class C>

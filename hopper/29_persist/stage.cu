@@ -1,5 +1,4 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/walk.hpp"
+#include "harness/stages/hopper.hpp"
 #include "kernel.cuh"
 
 namespace {
@@ -33,17 +32,10 @@ ladder::Counts predict(const ladder::Launched& shape) {
                                ROW_BYTES};
 }
 
-// A warp may make the weights of one tile twice, and is careful from then on.
-template <class C>
-ladder::Counts most_of_data(const ladder::Launched& shape) {
-  const uint64_t q_tiles = shape.batch_heads() * shape.n / C::BR;
-  return {.exponentials = q_tiles * C::WARPS * 16 * C::BC};
-}
-
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest.per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32, .corrections_at_rest = 32};
-  rest.most_of_data = most_of_data<C>;
+  rest.most_of_data = ladder::hopper::tile_made_twice<C>;
   rest.largest_score = 0x1p14f;  // beyond it a maximum that came by a sum has lost too much
   return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
 }
@@ -58,8 +50,8 @@ const ladder::Registration registration({
     .idea = "A block stays on its SM and goes on with other queries, which have been copied while it worked on these.",
     .limit =
         "Whenever a block ends, its SM's tensor cores wait until the next one has started and its queries are there.",
-    .prediction = "+1 % to +3 % at n = 8192: a start takes 2 to 3 microseconds, a block's work 85. More where a head "
-                  "is short.",
+    .prediction =
+        "+1 % to +3 % at n = 8192: a start takes 2 to 3 microseconds, a block's work 85. More where a head is short.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",

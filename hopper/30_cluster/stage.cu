@@ -1,5 +1,4 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/walk.hpp"
+#include "harness/stages/hopper.hpp"
 #include "kernel.cuh"
 
 namespace {
@@ -43,17 +42,10 @@ ladder::Counts predict(const ladder::Launched& shape) {
           .idle_blocks = idle};
 }
 
-// A warp may make the weights of one tile twice, and is careful from then on.
-template <class C>
-ladder::Counts most_of_data(const ladder::Launched& shape) {
-  const uint64_t q_tiles = shape.batch_heads() * ((shape.n / C::BR + 1) / 2) * 2;
-  return {.exponentials = q_tiles * C::WARPS * 16 * C::BC};
-}
-
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest.per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32, .corrections_at_rest = 32};
-  rest.most_of_data = most_of_data<C>;
+  rest.most_of_data = ladder::hopper::pairs_tile_made_twice<C>;
   rest.largest_score = 0x1p14f;  // beyond it a maximum that came by a sum has lost too much
   return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
 }
@@ -64,9 +56,9 @@ const ladder::Registration registration({
     .role = ladder::Role::branch,
     .idea = "Two blocks form a cluster: each asks for half of every tile of K and V, and it lands in both.",
     .limit = "Neighbouring blocks of a head bring the same tiles of K and V from L2, each for itself.",
-    .prediction = "Alone +3 % to +5 %: the GPU is at its power limit, and bringing tiles is a tenth of the energy, of"
-                  " which half goes. In turns, where all share a clock, 0 % to +2 %. Blocks of a cluster wait for one"
-                  " another.",
+    .prediction =
+        "Alone +3 % to +5 %: the GPU is at its power limit, and bringing tiles is a tenth of the energy, of which half "
+        "goes. In turns, where all share a clock, 0 % to +2 %. Blocks of a cluster wait for one another.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",

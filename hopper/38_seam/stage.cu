@@ -1,51 +1,19 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/walk.hpp"
+#include "harness/stages/hopper.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// wgmma is counted per warpgroup, 64 queries, and tile of BC keys, a pair; shuffles per warp and tile of queries.
+// What lies between two tiles of queries: sums beside the last PV; O packed beside the next QK, whose softmax runs under O's way out.
 template <class C>
 ladder::Counts predict(const ladder::Launched& shape) {
-  constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
-  const auto [q_tiles, pairs, heads, tiles, copied, shares, clusters, blocks, rounds, idle] =
-      ladder::coupled(shape, BR);
-  const uint64_t q_warps = heads * 2 * pairs * WARPS;
-  const ladder::Walk walk{
-      .tiles = q_tiles, .stages = C::STAGES, .qk = HEAD_DIM / 16, .pv = BC / 16, .late_queries = true};
-  return {.wgmma = tiles * WARPS / 4 * (HEAD_DIM / 16 + BC / 16),           // QK by slices of d, PV by slices of keys
-          .wgmma_left_running = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // PV, but of the last tile
-          .wgmma_beside_exponentials = (tiles * WARPS - q_warps) / 4 * (BC / 16),  // all of them
-          .wgmma_under_loads = shape.causal ? 0 : 2 * WARPS / 4 * under_loads(walk, shares, clusters),
-          .products_of_busiest_block = WARPS / 4 * products_of_busiest(walk, heads, clusters, shape.causal),
-          .shuffles = q_warps * 2 * 2 * 2,  // two rows, two exchanges: the maxima of the first tile, the sums
-          .shuffles_beside_products = q_warps * 2 * 2,              // the sums, beside the last PV
-          .votes = tiles * WARPS + q_warps,                         // whether anything has to be rescaled
-          .votes_on_scores = q_warps,                               // in the first tile, and where a warp is careful
-          .yes_votes = q_warps,                                     // in the first tile
-          .exponentials = (tiles * WARPS * BC + q_warps * 4) * 16,  // weights; the corrections of the first tile
-          .packs_beside_products = (tiles * WARPS - q_warps) * 32 * (BC / 4) +         // weights, beside the PV before
-                                   (q_warps - blocks * WARPS) * 32 * (HEAD_DIM / 4),   // O, beside the next QK
-          .integer_maxima = ladder::NONE,                                              // but where a warp is careful
-          .exponentials_under_stores = (q_warps - blocks * WARPS) * 2 * (BC / 2 + 2),  // those of the next first tile
-          .barriers = 2 * blocks + q_warps / 4,                         // of the cluster, and one of a warpgroup
-          .bulk_copies = heads * 2 * pairs + 2 * copied + 2 * q_warps,  // Q; a panel of K and V; two of a warp's O
-          .gmem_bytes_read = (heads * q_tiles * BR + copied * BC) * ROW_BYTES,
-          .gmem_bytes_written = heads * q_tiles * BR * ROW_BYTES,
-          .multicast_bytes = copied * 2 * BC * ROW_BYTES,
-          .unused_smem_bytes = ((rounds < 2 ? BR : 0) +  // the second Q, and stages
-                                2 * BC * (C::STAGES - ladder::min<uint64_t>(C::STAGES, rounds * q_tiles))) *
-                               ROW_BYTES,
-          .idle_blocks = idle};
-}
-
-// A warp may make the weights of one tile twice, and is careful from then on, with its next queries, too.
-// O is corrected at rest before the last product alone.
-template <class C>
-ladder::Counts most_of_data(const ladder::Launched& shape) {
-  const uint64_t surprises = ladder::surprises(shape, C::BR);
-  return {.exponentials = surprises * 2 * C::WARPS * 16 * C::BC,
-          .corrections_at_rest = ladder::coupled(shape, C::BR).pairs * shape.batch_heads() * 2 * C::WARPS * 32};
+  ladder::Counts counts = ladder::hopper::in_pairs<C>(shape, true);
+  const uint64_t q_warps = counts.yes_votes, later = q_warps - ladder::coupled(shape, C::BR).blocks * C::WARPS;
+  counts.shuffles_beside_products = q_warps * 2 * 2;
+  counts.votes += q_warps;                                         // in the first tile a warp asks twice
+  counts.packs_beside_products += later * 32 * (HEAD_DIM / 4);     // O
+  counts.integer_maxima = ladder::NONE;                            // but where a warp is careful
+  counts.exponentials_under_stores = later * 2 * (C::BC / 2 + 2);  // those of the next first tile
+  return counts;
 }
 
 template <class C>
@@ -55,7 +23,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest.per_rescale = {.shuffles = 2 * 2, .exponentials = 2 * 32};
   rest.most_per_rescale = {.votes = 1};                          // whether a score is huge
   rest.per_look = {.integer_maxima = 2 * 32 * (C::BC / 8 + 1)};  // of a careful warp: two scores at a time
-  rest.most_of_data = most_of_data<C>;
+  rest.most_of_data = ladder::hopper::remembered_under<C>;
   return ladder::make_variant<C>(run<C>, flash_attention<C, false>, predict<C>, std::move(rest));
 }
 

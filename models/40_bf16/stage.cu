@@ -30,13 +30,12 @@ const ladder::Registration registration({
     .name = "40_bf16",
     .previous = "38_seam",
     .role = ladder::Role::line,
-    .more_lines =
-        {ladder::MoreLines::other,
-         "bf16: another type of every operand, and scores that may be 2^127. And the two roles become functions, as "
-         "in every kernel from here on."},
+    .more_lines = {ladder::MoreLines::other,
+                   "bf16: another type of every operand, and scores that may be 2^127. And the two roles become "
+                   "functions, as in every kernel from here on."},
     .idea = "In bf16, whose weights end at 2^127 and not at 65504, a maximum has room to be stale.",
-    .limit = "Weights are f16. A score may outgrow the maximum of the first tile by some 12 log2 units; where it "
-             "does, a warp looks at every score first, for these queries and for the next.",
+    .limit = "Weights are f16. A score may outgrow the maximum of the first tile by some 12 log2 units; where it does, "
+             "a warp looks at every score first, for these queries and for the next.",
     .prediction =
         "In turns, over FlashAttention-3 in bf16: 1.10 dense and 1.08 causal at n = 8192, 1.12 and 1.05 at n = 1024, "
         "with a sink the same within 2 %; peaky 1.00 at n = 8192, dense, and 0.93 at n = 1024, causal, for a warp "

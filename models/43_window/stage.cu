@@ -20,8 +20,8 @@ const ladder::Registration registration({
                    "beside the bounds of each walk."},
     .idea = "A query sees so many keys before its own and so many behind it, and tiles outside of that are neither "
             "copied nor computed.",
-    .limit = "A query of a long text sees all keys before it. Models let every other layer see the last few thousand "
-             "alone.",
+    .limit =
+        "A query of a long text sees all keys before it. Models let every other layer see the last few thousand alone.",
     .prediction =
         "In turns, over FlashAttention-3 in bf16, 16 heads, causal, n = 32768: 1.15 with a window of 256, 1.12 with "
         "1024, 1.08 with 4096. In a window of 256 a tile of queries computes three tiles of keys where two are seen, "

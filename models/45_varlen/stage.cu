@@ -23,10 +23,10 @@ const ladder::Registration registration({
     .idea = "Sequences of several lengths lie one behind the other, and a launch takes them all, those with most work "
             "first.",
     .limit = "All sequences of a batch have one length. Shorter ones are padded, and padding is copied and computed.",
-    .prediction = "In turns, over FlashAttention-3 in bf16, 16 heads, ten sequences of 37, 577, 1024, 4932, 113, "
-                  "8192, 2042, 501, 3771 and 127 tokens: 1.12 dense, 1.08 causal. Shares dealt to and fro leave the "
-                  "busiest cluster 0.7 % above the mean, and causal, where they are fewer and larger, 5.4 %; tiles "
-                  "that are not full cost under 2 %. Where all sequences have one length the rate is 44's, within 1 %.",
+    .prediction = "In turns, over FlashAttention-3 in bf16, 16 heads, ten sequences of 37, 577, 1024, 4932, 113, 8192, "
+                  "2042, 501, 3771 and 127 tokens: 1.12 dense, 1.08 causal. Shares dealt to and fro leave the busiest "
+                  "cluster 0.7 % above the mean, and causal, where they are fewer and larger, 5.4 %; tiles that are "
+                  "not full cost under 2 %. Where all sequences have one length the rate is 44's, within 1 %.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",

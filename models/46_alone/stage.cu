@@ -22,11 +22,11 @@ const ladder::Registration registration({
         {ladder::MoreLines::other,
          "A block alone and a pair are two kernels of one text, so whatever both rings do asks which of them it is."},
     .idea = "In a window blocks work alone, each with its own copies of K and V.",
-    .limit = "Two blocks share what either of them needs. In a narrow window one tile in four is of use to one of "
-             "them alone, and the other waits until it has left the ring.",
-    .prediction = "In turns, over FlashAttention-3 in bf16, causal, n = 32768, 16 heads: a window of 256 1.05, of "
-                  "1024 1.06, of 4096 1.06. A block's turn in a window of 256 has three tiles of keys and no fourth. "
-                  "It reads half as much again from L2 as before, which L2 can give. Without a window nothing changes.",
+    .limit = "Two blocks share what either of them needs. In a narrow window one tile in four is of use to one of them "
+             "alone, and the other waits until it has left the ring.",
+    .prediction = "In turns, over FlashAttention-3 in bf16, causal, n = 32768, 16 heads: a window of 256 1.05, of 1024 "
+                  "1.06, of 4096 1.06. A block's turn in a window of 256 has three tiles of keys and no fourth. It "
+                  "reads half as much again from L2 as before, which L2 can give. Without a window nothing changes.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",

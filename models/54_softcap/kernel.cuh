@@ -82,7 +82,7 @@ struct NearSoftmax : Softmax<T, BC> {
     if (careful || is_far) return false;
     float tile_sum[2];
     int largest = 0;  // square
-    exp2_weights_of<T>(S, P, tile_sum, [&](float score, int lane_row) {
+    exp2_weights_by<T>(S, P, tile_sum, [&](float score, int lane_row) {
       const float square = score * score;
       largest = ::max(largest, __float_as_int(square));
       return function.near(score, square) - max[lane_row];

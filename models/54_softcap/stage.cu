@@ -34,8 +34,7 @@ const ladder::Registration registration({
                    .registers = 168,
                    .spill_bytes = 24,
                    .reason = "With a softcap the warps that multiply keep up to six registers in memory; without one, "
-                             "and without a mask, "
-                             "the thread that copies keeps four numbers of its schedule there."}},
+                             "and without a mask, the thread that copies keeps four numbers of its schedule there."}},
     .variants = {variant<Config<128, 128, 8, 2>>()},
 });
 

@@ -23,9 +23,9 @@ const ladder::Registration registration({
     .name = "58_intervals",
     .previous = "48_scores",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other,
-                   "An interval of keys for each query: a warp looks at those of a tile, tells them, and walks by "
-                   "them."},
+    .more_lines =
+        {ladder::MoreLines::other,
+         "An interval of keys for each query: a warp looks at those of a tile, tells them, and walks by them."},
     .idea = "Which keys a query sees is data, an interval for each query, and a warp finds the tiles of keys that 128 "
             "of them need.",
     .limit = "Causal or a window is a formula of the query's number. Documents that are packed into one sequence, and "

@@ -25,28 +25,21 @@ const ladder::Registration registration({
     .name = "59_tiles",
     .previous = "58_intervals",
     .role = ladder::Role::branch,
-    .more_lines =
-        {ladder::MoreLines::other,
-         "Lists are a new problem: who follows them, cuts them into halves and brings stencils takes the place "
-         "of who looks at intervals."},
-    .idea =
-        "A list says which blocks of keys a tile of queries meets, and the thread that copies follows it; the warps "
-        "that multiply do not notice.",
-    .limit =
-        "An interval of keys has no hole. A sparse mask is holes: of a hundred tiles of keys a tile of queries may "
-        "meet ten, anywhere.",
+    .more_lines = {ladder::MoreLines::other,
+                   "Lists are a new problem: who follows them, cuts them into halves and brings stencils takes the "
+                   "place of who looks at intervals."},
+    .idea = "A list says which blocks of keys a tile of queries meets, and the thread that copies follows it; the "
+            "warps that multiply do not notice.",
+    .limit = "An interval of keys has no hole. A sparse mask is holes: of a hundred tiles of keys a tile of queries "
+             "may meet ten, anywhere.",
     .prediction =
         "In turns, in bf16, 16 heads, n = 32768, times dense time x density: blocks of 128 keys 1.07 at a density of "
-        "0.1, "
-        "1.02 at 0.3; blocks of 64 keys 1.08 at 0.1, so more than 700 TFLOPS of what is inside; each within 0.025. "
-        "Lists "
-        "as they come: 1.10 at 0.1, within 0.03. 47's windows of 3, 9 and 33 tiles take 1.24 us a tile and 2.1 tiles "
-        "more "
-        "for each tile of queries, of which half a tile is masks that whole blocks do not need: 25.6 tiles become "
-        "27.2. "
-        "The mean SM has 0.97 of the busiest one's work where all is dense, 0.96 with the longest lists first, 0.93 as "
-        "they come. Of 64 keys an odd number leaves half a tile empty, a quarter of one on average. Dense and causal, "
-        "without lists: 58's rate, within 1 %.",
+        "0.1, 1.02 at 0.3; blocks of 64 keys 1.08 at 0.1, so more than 700 TFLOPS of what is inside; each within "
+        "0.025. Lists as they come: 1.10 at 0.1, within 0.03. 47's windows of 3, 9 and 33 tiles take 1.24 us a tile "
+        "and 2.1 tiles more for each tile of queries, of which half a tile is masks that whole blocks do not need: "
+        "25.6 tiles become 27.2. The mean SM has 0.97 of the busiest one's work where all is dense, 0.96 with the "
+        "longest lists first, 0.93 as they come. Of 64 keys an odd number leaves half a tile empty, a quarter of one "
+        "on average. Dense and causal, without lists: 58's rate, within 1 %.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 197 KiB of shared memory",

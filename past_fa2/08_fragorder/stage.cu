@@ -40,8 +40,8 @@ const ladder::Registration registration({
     .role = ladder::Role::line,
     .idea = "Lanes ask for K's matrices in the order in which mma wants them, and no register has to be moved.",
     .limit = "mma cannot use K's registers as ldmatrix leaves them in 06: each B fragment is moved into a pair first.",
-    .prediction = "Written after a trial. From the machine code: +5 % to +10 %, for some 250 of 1,850 instructions "
-                  "are moves between ldmatrix and mma.",
+    .prediction = "Written after a trial. From the machine code: +5 % to +10 %, for some 250 of 1,850 instructions are "
+                  "moves between ldmatrix and mma.",
     .min_sm = 80,
     .needs = "mma.m16n8k16, cp.async",
     .resources = {{.sm = 80, .registers = 255, .spill_bytes = 8, .reason = "O and S alone are 192 registers"},

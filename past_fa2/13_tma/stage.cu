@@ -47,9 +47,9 @@ const ladder::Registration registration({
     .idea = "One thread asks the copy engine (TMA) for a whole tile, instead of every thread for its share of it.",
     .limit = "Each warp spends 8 cp.async on every tile of K and V, and keeps their addresses in registers that the "
              "products need.",
-    .prediction = "+5 % to +8 %: without copies and barriers the products ran a tenth faster, and both copies and "
-                  "waiting for places are one thread's business now. The registers of the copies' addresses end the "
-                  "spilling.",
+    .prediction =
+        "+5 % to +8 %: without copies and barriers the products ran a tenth faster, and both copies and waiting for "
+        "places are one thread's business now. The registers of the copies' addresses end the spilling.",
     .min_sm = 90,
     .needs = "mma.m16n8k16, TMA, mbarrier, 128 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 255, .spill_bytes = 0}},

@@ -51,9 +51,9 @@ const ladder::Registration registration({
             "whether one has outgrown it.",
     .limit = "Between the products each warp finds and exchanges the maxima of its rows, though hardly ever is one of "
              "them new.",
-    .prediction = "+5 %: 64 maxima of two, 16 exchanges and the corrections between the two products become 32 maxima"
-                  " of three and a vote. Where large scores keep coming, nothing: then all of 14 is done, and the "
-                  "look as well.",
+    .prediction =
+        "+5 %: 64 maxima of two, 16 exchanges and the corrections between the two products become 32 maxima of three "
+        "and a vote. Where large scores keep coming, nothing: then all of 14 is done, and the look as well.",
     .min_sm = 90,
     .needs = "mma.m16n8k16, TMA, mbarrier, 160 KiB of shared memory",
     .resources = {{.sm = 90, .registers = 255, .spill_bytes = 8, .reason = "O and S alone are 192 registers"}},

@@ -40,9 +40,9 @@ const ladder::Registration registration({
                    "at barriers."},
     .idea = "One kernel instead of three: a block per query, and its row of scores stays in shared memory.",
     .limit = "00_naive sends every score through global memory six times, and needs room for n x n of them.",
-    .prediction = "Memory is won, not time: 0.9 TFLOPS on an H200, 0.6 times 00_naive. A warp's load of K now touches"
-                  " 32 lines, which L1 looks up one a cycle, where 00_naive's touches 16: 33 + 3 cycles for 32 "
-                  "products of QK and of PV instead of 18 + 3.",
+    .prediction = "Memory is won, not time: 0.9 TFLOPS on an H200, 0.6 times 00_naive. A warp's load of K now touches "
+                  "32 lines, which L1 looks up one a cycle, where 00_naive's touches 16: 33 + 3 cycles for 32 products "
+                  "of QK and of PV instead of 18 + 3.",
     .min_sm = 75,
     .needs = "4 bytes of shared memory for every key",
     .resources = {{.sm = 80, .registers = 32, .spill_bytes = 0}, {.sm = 90, .registers = 32, .spill_bytes = 0}},

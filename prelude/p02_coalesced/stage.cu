@@ -31,9 +31,9 @@ const ladder::Registration registration({
     .role = ladder::Role::branch,
     .idea = "Eight lanes read a row of K together, 16 bytes each, so that a warp's load uses whole lines.",
     .limit = "p01_rowwise reads with a warp from 32 rows of K at a time: L1 looks up 32 lines for 64 bytes.",
-    .prediction = "L1 is no longer in the way: 8 lines for 512 products of QK, where p01 has it look up 33 for 32. "
-                  "But every query still reads all of K and V: 4 n n d bytes, one for each FLOP. At the 4 to 8 TB/s "
-                  "that an H200's L2 delivers that is 4 to 8 TFLOPS, 4x to 9x p01.",
+    .prediction = "L1 is no longer in the way: 8 lines for 512 products of QK, where p01 has it look up 33 for 32. But "
+                  "every query still reads all of K and V: 4 n n d bytes, one for each FLOP. At the 4 to 8 TB/s that "
+                  "an H200's L2 delivers that is 4 to 8 TFLOPS, 4x to 9x p01.",
     .min_sm = 75,
     .needs = "4 bytes of shared memory for every key",
     .resources = {{.sm = 80, .registers = 40, .spill_bytes = 0}, {.sm = 90, .registers = 40, .spill_bytes = 0}},

@@ -37,8 +37,8 @@ const ladder::Registration registration({
     .idea = "The online softmax: one walk over the keys with a running maximum and sum, and no row of scores.",
     .limit = "p02_coalesced keeps a row of n scores in shared memory, which bounds n, and walks over it three times.",
     .prediction = "As fast as p02, 10 to 11 TFLOPS on an H200: every query still reads all of K and V, one byte for "
-                  "each FLOP, and L2 decides. Rescaling O for every key makes 15 % more instructions, for which there"
-                  " is room: p02 issues one in 46 % of the cycles. Any N: 65536 runs, which p02 refuses.",
+                  "each FLOP, and L2 decides. Rescaling O for every key makes 15 % more instructions, for which there "
+                  "is room: p02 issues one in 46 % of the cycles. Any N: 65536 runs, which p02 refuses.",
     .min_sm = 75,
     .needs = "nothing special",
     .resources = {{.sm = 80, .registers = 72, .spill_bytes = 0}, {.sm = 90, .registers = 64, .spill_bytes = 0}},

@@ -31,10 +31,10 @@ const ladder::Registration registration({
     .idea = "K and V come tile by tile into shared memory: what is read from global memory serves the 16 queries of a "
             "block.",
     .limit = "p04_ownrow has every warp read all of K and V, and leaves to the caches what its warps have in common.",
-    .prediction = "A 16th of the bytes asked for, and within 5 % of p04, 13 to 15 TFLOPS: the loop has as many "
-                  "instructions, 112 a key and 1.5 for its share of the copies. What waits for L1 or L2 now waits for "
-                  "shared memory, which is nearer, and at barriers. The larger block (32x64, 8 warps) halves the "
-                  "bytes again and should change nothing.",
+    .prediction =
+        "A 16th of the bytes asked for, and within 5 % of p04, 13 to 15 TFLOPS: the loop has as many instructions, 112 "
+        "a key and 1.5 for its share of the copies. What waits for L1 or L2 now waits for shared memory, which is "
+        "nearer, and at barriers. The larger block (32x64, 8 warps) halves the bytes again and should change nothing.",
     .min_sm = 75,
     .needs = "36 KiB of shared memory",
     .resources = {{.sm = 80, .registers = 64, .spill_bytes = 0}, {.sm = 90, .registers = 64, .spill_bytes = 0}},

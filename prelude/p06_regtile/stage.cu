@@ -30,10 +30,10 @@ const ladder::Registration registration({
             "products.",
     .limit =
         "p05_shared reads and converts a value for each product: of 107 instructions per key, 33 are multiply-adds.",
-    .prediction = "17 to 21 TFLOPS. A key of 16 rows takes 297 instructions, where p05 takes 4 x 112: the 32 "
-                  "conversions and the loads are paid once, so at most 25 TFLOPS. What is left beside 132 multiply-"
-                  "adds: 76 multiplications, most of them corrections of O by 1. But 221 registers let an SM hold 8 "
-                  "warps instead of 24.",
+    .prediction =
+        "17 to 21 TFLOPS. A key of 16 rows takes 297 instructions, where p05 takes 4 x 112: the 32 conversions and the "
+        "loads are paid once, so at most 25 TFLOPS. What is left beside 132 multiply-adds: 76 multiplications, most of "
+        "them corrections of O by 1. But 221 registers let an SM hold 8 warps instead of 24.",
     .min_sm = 75,
     .needs = "48 KiB of shared memory",
     .resources = {{.sm = 80, .registers = 224, .spill_bytes = 0}, {.sm = 90, .registers = 224, .spill_bytes = 0}},

@@ -40,9 +40,9 @@ const ladder::Registration registration({
     .idea = "Both products on tensor cores through WMMA; its fragments are opaque, so S, P and P V go through shared "
             "memory.",
     .limit = "p07_tiled multiplies on the FP32 units, one product per lane and instruction.",
-    .prediction = "1.3 to 2 times p10: the tensor cores wait for shared memory, which makes one pass per 174 FLOP, "
-                  "most of them for 8-way conflicts. At one pass per SM and clock that is at most 45 TFLOPS on an "
-                  "H200; 30 to 42.",
+    .prediction =
+        "1.3 to 2 times p10: the tensor cores wait for shared memory, which makes one pass per 174 FLOP, most of them "
+        "for 8-way conflicts. At one pass per SM and clock that is at most 45 TFLOPS on an H200; 30 to 42.",
     .min_sm = 75,
     .needs = "WMMA",
     .resources = {{.sm = 80, .registers = 136, .spill_bytes = 0}, {.sm = 90, .registers = 128, .spill_bytes = 0}},

@@ -38,8 +38,8 @@ const ladder::Registration registration({
             "and V pass through shared memory.",
     .limit = "p08_wmma sends S, P and P V through shared memory, because the fragments of WMMA are opaque.",
     .prediction = "Known from its three steps, so no prediction for their sum. S, P and P V were 98,304 of 771,072 "
-                  "wavefronts at N = 512. Of those left, 97 % are 8-way conflicts of fragment loads. 199 FLOP for "
-                  "each are at most 52 TFLOPS on an H200.",
+                  "wavefronts at N = 512. Of those left, 97 % are 8-way conflicts of fragment loads. 199 FLOP for each "
+                  "are at most 52 TFLOPS on an H200.",
     .min_sm = 80,
     .needs = "mma.m16n8k16",
     .resources = {{.sm = 80, .registers = 128, .spill_bytes = 0}, {.sm = 90, .registers = 128, .spill_bytes = 0}},

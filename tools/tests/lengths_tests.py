@@ -1,4 +1,4 @@
-"""Kernels of models and gradients stay short: what an earlier rung has spelled out they say (docs/kernels.md and docs/parts.md)."""
+"""Kernels of models, gradients, decoding and fp8 stay short: what an earlier rung has spelled out they say (docs/kernels.md and docs/parts.md)."""
 from __future__ import annotations
 
 import re
@@ -11,17 +11,20 @@ from tools.paths import ROOT
 
 ALL, EACH, MIDDLE, COLUMNS, ROLES = 14200, 420, 330, 120, 30
 FIRST, LAST = 40, 84  # up to 38 a kernel is a whole file; up to 84 the kernels have ALL lines together
+STAGES = 6200  # lines of all stage.cu together: what rungs of a part say alike stands in harness/stages/
 ONE_ROLE = ("50", "60", "61", "62", "63", "77", "78", "79")
 
 
+def number_of(name: str) -> int:
+    """Of models and gradients; 0 of other parts, whose numbers begin with a letter."""
+    number = name.split("_")[0]
+    return int(number) if number.isdigit() else 0
+
+
 def said_in_parts() -> dict[str, list[str]]:
-    """The lines of each kernel from 40 on."""
-    found = {}
-    for name, rung in rungs.by_name().items():
-        number = name.split("_")[0]
-        if number.isdigit() and int(number) >= FIRST:
-            found[name] = rung.kernel.read_text(encoding="utf-8").splitlines()
-    return found
+    """The lines of each kernel from 40 on, and of decoding and fp8."""
+    return {name: rung.kernel.read_text(encoding="utf-8").splitlines() for name, rung in rungs.by_name().items()
+            if number_of(name) >= FIRST or re.match(r"[df]\d\d_", name)}
 
 
 def too_long(kernels: dict[str, list[str]]) -> list[str]:
@@ -29,12 +32,21 @@ def too_long(kernels: dict[str, list[str]]) -> list[str]:
     wrong = [f"{name} has {lines} lines, and none may have more than {EACH}: what an earlier rung spells out is a part of "
              "common/words/" for name, lines in lengths.items() if lines > EACH]
     longest = sorted(lengths, key=lengths.get, reverse=True)[:5]
-    together = {name: n for name, n in lengths.items() if int(name.split("_")[0]) <= LAST}
+    together = {name: n for name, n in lengths.items() if FIRST <= number_of(name) <= LAST}
     if (total := sum(together.values())) > ALL:
         wrong.append(f"the {len(together)} kernels of {FIRST} to {LAST} have {total} lines together, more than {ALL}; the longest are {', '.join(longest)}")
-    if lengths and (middle := statistics.median(lengths.values())) > MIDDLE:
-        wrong.append(f"half of the kernels have more than {middle:.0f} lines, and it may be {MIDDLE}; the longest are {', '.join(longest)}")
+    for is_numbered in (True, False):  # short ones of decoding make no long ones of models right
+        of_part = [n for name, n in lengths.items() if bool(number_of(name)) == is_numbered]
+        if of_part and (middle := statistics.median(of_part)) > MIDDLE:
+            wrong.append(f"half of the kernels have more than {middle:.0f} lines, and it may be {MIDDLE}; the longest are {', '.join(longest)}")
     return wrong
+
+
+def told_at_length(stages: dict[str, str]) -> list[str]:
+    lengths = {name: text.count("\n") for name, text in stages.items()}
+    longest = sorted(lengths, key=lengths.get, reverse=True)[:5]
+    return [f"all stage.cu have {sum(lengths.values())} lines together, more than {STAGES}; the longest are {', '.join(longest)}: what rungs of a part say "
+            "alike stands in harness/stages/"] if sum(lengths.values()) > STAGES else []
 
 
 def too_wide(name: str, lines: list[str]) -> list[str]:
@@ -64,12 +76,12 @@ def not_dispatched(kernels: dict[str, list[str]]) -> list[str]:
     return wrong
 
 
-def unexplained(words: str, kernels: dict[str, str], page: str) -> list[str]:
-    """Functions and structs of a header of common/words/ that kernels say, and do not spell out, and that the page has no word of."""
-    defined = sorted(set(re.findall(r"^(?:[\w:]+[ *&]+)+(\w+)\(|^struct (\w+)", words, re.M)))
-    return [f"{name} is said by {said[0]}" for name in ("".join(pair) for pair in defined) if not re.search(rf"\b{name}\b", page)
-            if (said := [rung for rung, text in kernels.items() if re.search(rf"\b{name}\b", text)
-                         and not re.search(rf"^(?:[\w:]+[ *&]+)+{name}\(|struct {name}\b|\b{name} = ", text, re.M)])]
+def unexplained(words: str, page: str) -> list[str]:
+    """Functions, kernels, structs and names of types of a header of common/words/ that the page has no word of."""
+    code = re.sub(r"//.*", "", words)
+    defined = re.findall(r"^(?:__global__ void __launch_bounds__\(.*\) (\w+)\(|(?:[\w:]+[ *&]+)+(\w+)\(|struct (\w+)|using (\w+) =)", code, re.M)
+    names = sorted({"".join(found) for found in defined} - {"__launch_bounds__"})
+    return [name for name in names if not re.search(rf"\b{name}\b", page)]
 
 
 def of_no_rung(words: str) -> list[str]:
@@ -87,17 +99,24 @@ def shared_in_head(kernel: str) -> tuple[float, bool] | None:
 
 class Lengths(unittest.TestCase):
     def test_kernels_are_short(self) -> None:
-        self.assertEqual(too_long(said_in_parts()), [])
+        kernels = said_in_parts()
+        self.assertEqual({name[0] for name in kernels if not number_of(name)}, {"d", "f"})
+        self.assertGreater(sum(number_of(name) > 0 for name in kernels), 40)
+        self.assertEqual(too_long(kernels), [])
 
     def test_kernels_end_in_a_dispatch_of_their_roles(self) -> None:
-        kernels = said_in_parts() | {name: rung.kernel.read_text(encoding="utf-8").splitlines()
-                                     for name, rung in rungs.by_name().items() if name.startswith("f0")}
+        kernels = {name: lines for name, lines in said_in_parts().items() if not name.startswith("d")}  # there all warps do the same, or it is short
         self.assertGreater(len(kernels), 50)
         self.assertEqual(not_dispatched(kernels), [])
         ends = ["__global__ void k() {", "  if (warp >= WARPS) {", *["    load();"] * 28, "  }", "}"]
         self.assertEqual(not_dispatched({"70_short": ends[:2] + ends[3:]}), [])
         self.assertIn("70_long has 31 lines", not_dispatched({"70_long": ends})[0])
         self.assertIn("70_none sends no warp", not_dispatched({"70_none": ["__global__ void k() {", "}"]})[0])
+
+    def test_stages_say_alike_things_once(self) -> None:
+        self.assertEqual(told_at_length({name: (rung.path / "stage.cu").read_text(encoding="utf-8") for name, rung in rungs.by_name().items()}), [])
+        self.assertIn("have 6201 lines together", told_at_length({"01_long": "x\n" * 6000, "02_short": "x\n" * 201})[0])
+        self.assertIn("the longest are 01_long, 02_short", told_at_length({"01_long": "x\n" * 6000, "02_short": "x\n" * 201})[0])
 
     def test_no_line_is_wide(self) -> None:
         files = [*(rung.kernel for rung in rungs.by_name().values()), *sorted(Path(ROOT, "common", "words").glob("*.cuh")),
@@ -106,19 +125,15 @@ class Lengths(unittest.TestCase):
         self.assertEqual([wrong for path in files
                           for wrong in too_wide(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8").splitlines())], [])
 
-    def test_pages_explain_what_kernels_say(self) -> None:
-        texts = {name: re.sub(r"//.*", "", rung.kernel.read_text(encoding="utf-8")) for name, rung in rungs.by_name().items()}
+    def test_pages_explain_each_word_and_part(self) -> None:
         pages = {name: Path(ROOT, "docs", f"{name}.md").read_text(encoding="utf-8") for name in ("kernels", "parts")}
         for header in sorted(Path(ROOT, "common", "words").glob("*.cuh")):
-            name = header.stem
-            sayers = {rung: text for rung, text in texts.items() if name == "warp" or f"words/{name}" in text}
-            with self.subTest(name):
-                page = pages["kernels" if name == "warp" else "parts"]
-                self.assertEqual(unexplained(header.read_text(encoding="utf-8"), sayers, page), [])
-        words = "struct Seers {\n};\ninline int rows(int n) {\n}\n"
-        self.assertEqual(unexplained(words, {"70_a": "rows(3);"}, "`Seers`"), ["rows is said by 70_a"])
-        self.assertEqual(unexplained(words, {"70_a": "rows(3);"}, "`rows`"), [])
-        self.assertEqual(unexplained(words, {"70_a": "int rows(int n) {"}, ""), [])
+            with self.subTest(header.stem):
+                page = pages["kernels" if header.stem in ("warp", "site") else "parts"]
+                self.assertEqual(unexplained(header.read_text(encoding="utf-8"), page), [])
+        words = "struct Seers {\n};\ninline int rows(int n) {\n}\n__global__ void __launch_bounds__(D) plan(int n) {\n}\nusing Seen = Seers;\n"
+        self.assertEqual(unexplained(words, "`Seers`"), ["Seen", "plan", "rows"])
+        self.assertEqual(unexplained(words, "`Seers`, `Seen`, `plan` and `rows`"), [])
 
     def test_heads_say_what_is_shared(self) -> None:
         looked = 0
@@ -139,7 +154,9 @@ class Lengths(unittest.TestCase):
 
     def test_the_offender_is_named(self) -> None:
         self.assertIn("41_long has 421 lines", too_long({"41_long": ["x"] * 421, "42_short": ["x"] * 10, "43_short": ["x"]})[0])
+        self.assertIn("d41_long has 421 lines", too_long({"d41_long": ["x"] * 421, "f42_short": ["x"]})[0])
         self.assertIn("more than 331 lines", too_long({"41_a": ["x"] * 331})[0])
+        self.assertIn("more than 331 lines", too_long({"d41_a": ["x"] * 331, "41_a": ["x"]})[0])
         self.assertIn("are 41_a", too_long({f"{n}_a": ["x"] * (355 if n == 41 else 330) for n in range(41, 85)})[0])
         self.assertEqual(too_wide("41_long", ["", "x" * 121]), ["41_long:2 has 121 columns, more than 120"])
 
