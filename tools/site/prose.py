@@ -300,6 +300,12 @@ def quantised(form: str, column: str) -> float:
     return float(_only([row for row in results.table("h200_quantised.csv") if row["format"] == form], f"{form} in docs/results/h200_quantised.csv")[column])
 
 
+def formats(name: str, per: str, inputs: str) -> float:
+    """A figure of formats.csv, what a type of keys and values costs in percent of O: formats('int8', 'channel', 'outliers')."""
+    found = [row for row in results.table("formats.csv") if (row["type"], row["per"], row["inputs"]) == (name, per, inputs)]
+    return 100 * float(_only(found, f"{name} per {per} of {inputs} in docs/results/formats.csv")["error"])
+
+
 def prefill(attention: str, tokens: int, column: str) -> float:
     """A figure of h200_prefill.csv: prefill('flash_ladder', 32768, 'tokens_per_s')."""
     found = [row for row in results.table("h200_prefill.csv") if (row["attention"], row["tokens"]) == (attention, str(tokens))]
@@ -485,7 +491,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, h100, repeat, again, beside, sweep, ncu, waits, traffic, latency, adder, generation, quantised, prefill, overhead, page, functions, decoding, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, steps, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, h100, repeat, again, beside, sweep, ncu, waits, traffic, latency, adder, generation, quantised, formats, prefill, overhead, page, functions, decoding, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, steps, mutants, count, min, max)}
 
 
 def value(expression: str):
