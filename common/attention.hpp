@@ -70,16 +70,17 @@ struct CacheParams : ModelParams {
   int most_pages, page_size;
 };
 
-// And with keys and values of a byte, e4m3 or int8, times a scale of each head of keys of a sequence.
+// And with keys and values of a byte, e4m3 or int8, times a scale of each head of keys of a sequence, or of each of its
+// columns.
 struct ByteParams : CacheParams {
-  const float *K_scales, *V_scales;  // [batch, kv_heads], none below 0
+  const float *K_scales, *V_scales;  // [batch, kv_heads], or of columns [batch, kv_heads, d]; none below 0
   struct {
     int64_t batch, head;
   } scale_strides;  // of both
 };
 
-// And with keys and values of four bits, two to a byte, whose strides count numbers, times a scale of each key of each
-// head.
+// And with keys and values of a byte, or of four bits, two to a byte, whose strides count numbers, times a scale of
+// each key of each head.
 struct TokenScaleParams : CacheParams {
   const float *K_scales, *V_scales;  // [batch, kv_heads, n_k], none below 0; in pages, as K and V are
   Strides scale_strides;             // of both

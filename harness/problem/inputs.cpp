@@ -458,9 +458,10 @@ double page_of(const Spec& spec, const TensorSpec& K, int64_t i) {
 }
 
 // `values` are [units, n, d]; the tensor takes its rows from them: row i of its unit u is row first + (i + turn) % n of
-// values' unit u / group, where the units of a group are turned by different amounts. Times a factor for each unit or each row, if there are any.
+// values' unit u / group, where the units of a group are turned by different amounts. Times a factor for each unit, each row or each column
+// of a unit, if there are any.
 Tensor tensor_of(const TensorSpec& spec, const Numbers& values, int64_t n, int64_t group, int64_t first,
-                 const std::vector<float>& factors = {}) {
+                 const std::vector<float>& factors = {}, bool of_columns = false) {
   Tensor tensor(spec);
   const int64_t d = spec.columns();
   parallel_for(spec.units() * spec.rows(), 256, [&](int64_t begin, int64_t end) {
@@ -469,34 +470,44 @@ Tensor tensor_of(const TensorSpec& spec, const Numbers& values, int64_t n, int64
       const int64_t unit = i / spec.rows(), turned = (i % spec.rows() + unit % group * 29) % spec.rows();
       const float* const from = &values.of[static_cast<size_t>(((unit / group) * n + first + turned) * d)];
       const int64_t rows = spec.units() * spec.rows();
-      const float factor = factors.empty() ? 1 : factors[static_cast<size_t>(i * std::ssize(factors) / rows)];
-      std::transform(from, from + d, numbers.begin(), [&](float value) { return factor * value; });
+      const float* const factor =
+          factors.empty() ? nullptr
+                          : &factors[static_cast<size_t>(of_columns ? unit * d : i * std::ssize(factors) / rows)];
+      for (int64_t c = 0; c < d; ++c)
+        numbers[static_cast<size_t>(c)] = from[c] * (factor == nullptr ? 1 : factor[of_columns ? c : 0]);
       info(spec.element).write(numbers, tensor.at(i * d));
     }
   });
   return tensor;
 }
 
-// What the elements of a unit of K or V, or of a row, are multiplied by: the largest of `count` values becomes the largest of its type. Of
-// other seeds some values are too large for that, or most are subnormal numbers.
-float scale_of(Element element, const Numbers& values, int64_t unit, int64_t count, uint64_t seed) {
+// What the elements of a unit of K or V, or of a row or a column, are multiplied by: the largest of `count` values from `first` on becomes
+// the largest of its type. Of other seeds some values are too large for that, or most are subnormal numbers.
+float scale_of(Element element, const Numbers& values, int64_t number, int64_t first, int64_t count, uint64_t seed,
+               int64_t step = 1) {
   float largest = 0;
-  for (int64_t i = unit * count; i < (unit + 1) * count; ++i)
+  for (int64_t i = first; i < first + count * step; i += step)
     if (const float size = std::abs(values[i]); std::isfinite(size)) largest = std::max(largest, size);
-  const uint64_t kind = (static_cast<uint64_t>(unit) + seed) % 4;
+  const uint64_t kind = (static_cast<uint64_t>(number) + seed) % 4;
   const float by = kind == 1 ? 0.5f : kind == 2 && info(element).has_nan ? 0x1p14f : 1;
   return by * largest / static_cast<float>(info(element).largest);
 }
 
-// The same of each unit, or of each row: of all that have a scale of their own.
+// The same of each unit, or of each of its rows or columns: of all that have a scale of their own.
 std::vector<float> scales_of(const Spec& spec, const TensorSpec& keys, const Numbers& values, int64_t n,
                              uint64_t seed) {
-  const bool of_rows = spec.has_token_scales();
+  const int64_t d = spec.d;
   std::vector<float> scales;
   for (int64_t unit = 0; unit < keys.units(); ++unit) {
-    for (int64_t row = 0; row < (of_rows ? keys.rows() : 1); ++row)
-      scales.push_back(
-          scale_of(keys.element, values, of_rows ? unit * n + row : unit, (of_rows ? 1 : n) * spec.d, seed));
+    if (spec.has_token_scales()) {
+      for (int64_t row = unit * n; row < unit * n + keys.rows(); ++row)
+        scales.push_back(scale_of(keys.element, values, row, row * d, d, seed));
+    } else if (spec.has_channel_scales()) {
+      for (int64_t column = 0; column < d; ++column)
+        scales.push_back(scale_of(keys.element, values, unit + column, unit * n * d + column, n, seed, d));
+    } else {
+      scales.push_back(scale_of(keys.element, values, unit, unit * n * d, n * d, seed));
+    }
   }
   return scales;
 }
@@ -553,8 +564,8 @@ Inputs make_inputs(InputKind kind, const Spec& spec, uint64_t seed) {
     if (tensor.name != "Q") return scales_of(spec, tensor, numbers, square.n, seed + (tensor.name == "V"));
     std::vector<float> scales;
     for (int64_t unit = 0; unit < tensor.units(); ++unit)
-      scales.push_back(scale_of(tensor.element, numbers, unit / group, square.n * spec.d,
-                                seed + 2 + static_cast<uint64_t>(unit % group)));
+      scales.push_back(scale_of(tensor.element, numbers, unit / group, unit / group * square.n * spec.d,
+                                square.n * spec.d, seed + 2 + static_cast<uint64_t>(unit % group)));
     return scales;
   };
   Tensors tensors;
@@ -564,8 +575,9 @@ Inputs make_inputs(InputKind kind, const Spec& spec, uint64_t seed) {
       std::vector<float> factors;
       if (is_Q ? spec.has_Q_scales() : spec.has_scales()) factors = scales_in(each);
       for (float& scale : factors) scale = scale == 0 ? 1 : 1 / scale;
-      Tensor& numbers = tensors.add(
-          tensor_of(each, numbers_of(each.name), square.n, is_Q ? group : 1, is_Q ? square.n - spec.n : 0, factors));
+      Tensor& numbers =
+          tensors.add(tensor_of(each, numbers_of(each.name), square.n, is_Q ? group : 1, is_Q ? square.n - spec.n : 0,
+                                factors, !is_Q && spec.has_channel_scales()));
       if (!is_Q && kind == InputKind::nan_unseen) forget_unseen(numbers, spec);
     } else if (each.name.ends_with("_scales")) {
       Tensor& scales = tensors.add(Tensor(each));

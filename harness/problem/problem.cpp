@@ -36,9 +36,28 @@ Problem make_problem(const Shape& shape, InputKind kind, uint64_t seed, bool on_
   return make_problem(shape, {&kind, 1}, seed, on_gpu);
 }
 
+namespace {
+
+// Those of V so that O has a number for them.
+void set_scales_apart(Inputs& inputs, bool by_head, Element o_type) {
+  constexpr float SCALES[] = {0x1p-14f, 0x1p15f, 0, 1};
+  for (const char* const name : {"K_scales", "V_scales"}) {
+    Tensor& scales = inputs[name];
+    const float by = name[0] == 'V' && info(o_type).largest < 0x1p20 ? 0x1p-14f : 1;
+    const int64_t alike = by_head ? scales.spec().unit_elements() : 1, first = name[0] == 'V';
+    for (int64_t i = 0; i < scales.spec().elements(); ++i) scales.set(i, by * SCALES[(i / alike + first) % 4]);
+  }
+}
+
+}  // namespace
+
 Problem make_question(const Shape& shape, std::span<const InputKind> kinds, uint64_t seed, const Exponents& exponents) {
   Inputs inputs = formula_of(shape).make_inputs(kinds, shape, seed);
   for (const auto& [name, exponent] : exponents) {
+    if (name == SCALES_APART) {
+      set_scales_apart(inputs, exponent == 1, shape.o_type);
+      continue;
+    }
     // Bytes stay as they are, and what they are multiplied by changes.
     const bool is_scaled = name == "Q" ? shape.has_Q_scales() : shape.has_scales();
     Tensor& input = inputs[is_scaled ? fmt::format("{}_scales", name) : name];

@@ -14,7 +14,9 @@
 
 namespace ladder {
 
-// Inputs times powers of two, by their names: exact, but for what leaves the range of f16.
+// Inputs times powers of two, by their names: exact, but for what leaves the range of f16. And by this one: scales of K and V become 2^-14,
+// 2^15, 0 and 1 in turn, of neighbours, or if it is 1 those of a head all alike.
+constexpr std::string_view SCALES_APART = "scales apart";
 using Exponents = std::map<std::string_view, int>;
 
 // One problem with its answer: made once, given to every kernel. Each head is of one input set.

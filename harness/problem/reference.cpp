@@ -23,16 +23,22 @@ constexpr double AFFORDABLE_MACS = double(1 << 30);  // multiply-adds of Q K^T: 
 struct Head {
   Rows K, V;
   double K_scale = 1, V_scale = 1, largest_key = 0;
-  std::vector<float> K_scales, V_scales;  // of each key, if it has its own
+  std::vector<float> K_scales, V_scales;  // of each key, or of each column, if it has its own
   // Of keys of bytes that tensor cores multiply: columns of K transposed, [d rounded up][n rounded up], and the powers that they say.
   size_t stride = 0;
   std::vector<float> factors = {}, powers = {};
 
   Head(const Spec& spec, const Inputs& inputs, int64_t head)
       : K(inputs["K"], head, Rows::transposed_too), V(inputs["V"], head) {
-    if (spec.has_token_scales()) {
+    if (spec.has_token_scales() || spec.has_channel_scales()) {
       K_scales = Rows(inputs["K_scales"], head).rows, V_scales = Rows(inputs["V_scales"], head).rows;
-      for (size_t key = 0; key < K_scales.size(); ++key) K.length[key] *= K_scales[key];
+      for (int64_t key = 0; key < K.n; ++key) {
+        double squares = 0;
+        for (int64_t c = 0; spec.has_channel_scales() && c < K.d; ++c)
+          squares += std::pow(double(K.rows[size_t(key * K.d + c)]) * K_scales[size_t(c)], 2);
+        K.length[size_t(key)] =
+            spec.has_channel_scales() ? std::sqrt(squares) : K.length[size_t(key)] * K_scales[size_t(key)];
+      }
     } else if (spec.has_scales()) {
       K_scale = inputs["K_scales"][static_cast<size_t>(head)];
       V_scale = inputs["V_scales"][static_cast<size_t>(head)];
@@ -213,12 +219,24 @@ struct RowSolver {
     constexpr int64_t BLOCK = 1024;  // of scores: 12 KiB, so that they stay in L1 while K streams by
     Q.read(query, query_f32);
     std::ranges::copy(query_f32, query_f64.begin());
-    // Beside bytes that are f16 in a kernel, queries and weights are, too. Where each key has a scale, weights times V's are bf16, which has
-    // room for these.
-    const bool of_keys = spec.has_token_scales(), are_bytes = spec.has_Q_scales();
-    const bool become_f16 = spec.has_scales() && !are_bytes && !of_keys;
-    const Element multiplied = of_keys ? Element::bf16 : become_f16 ? Element::f16 : spec.kv_type;
+    // Beside bytes that are f16 in a kernel, queries and weights are, too. Of four bits weights times V's scales are bf16.
+    const bool of_keys = spec.has_token_scales(), of_columns = spec.has_channel_scales(),
+               are_bytes = spec.has_Q_scales();
+    const bool become_f16 = spec.has_scales() && !are_bytes && !Spec::is_nibble(spec.kv_type);
+    const Element multiplied = become_f16                                           ? Element::f16
+                               : spec.has_scales() && Spec::is_nibble(spec.kv_type) ? Element::bf16
+                                                                                    : spec.kv_type;
+    // A column's scale of K is its query's, and those of a head relative to the largest, so that a query's numbers do not grow.
+    float unit = 1;
+    if (of_columns) {
+      if (const float most = std::ranges::max(head.K_scales); most > 0) unit = std::exp2(float(std::ilogb(most) + 1));
+      for (int64_t c = 0; c < d; ++c) {
+        query_f64[c] *= head.K_scales[c];
+        query_f32[c] *= head.K_scales[c] / unit;
+      }
+    }
     if (become_f16) info(multiplied).round(query_f32);
+    for (float& number : query_f32) number *= unit;
     const bool adds_plainly = beside != Beside::nothing && !are_bytes;
     if (are_bytes && beside != Beside::nothing) head.add_scores(query_f32, of_bytes);
     for_each(runs, [&](const Keys& run, int64_t at) {
@@ -282,9 +300,14 @@ struct RowSolver {
       add_values(S, exact);
     }
     double query_square = 0;
+    // A query's numbers beside keys that are as long as what they stand for.
+    const auto without_scale = [&](int64_t c) {
+      return !of_columns ? 1 : head.K_scales[c] > 0 ? 1.0 / head.K_scales[c] : 0;
+    };
+    const auto V_scale_of = [&](int64_t c) { return of_columns ? head.V_scales[c] : head.V_scale; };
     for (int64_t c = 0; c < d; ++c) {
-      query_square += std::pow(query_f32[c], 2);
-      exact[c] = exact[c] * head.V_scale / exact_sum;
+      query_square += std::pow(query_f32[c] * without_scale(c), 2);
+      exact[c] = exact[c] * V_scale_of(c) / exact_sum;
     }
     RowResult result{.lse = is_none ? exact_max : exact_max + std::log(exact_sum), .lse_tolerance = 0};
     if (beside == Beside::nothing) return result;
@@ -308,11 +331,16 @@ struct RowSolver {
       for (int64_t j = 0; j < keys; ++j) P[j] = S_f32[j] * staleness[i];
       for (int64_t j = 0; in_parts && j < keys; ++j) P[j] /= largest_of_part[j / PART];
       scale_keys(P, head.V_scales);
+      // In f16 not all of these fit, and a kernel sees to it that they do: the largest is 1 to 2.
+      float largest = of_keys && become_f16 ? *std::max_element(P.begin(), P.begin() + keys) : 1;
+      largest = largest > 0 && std::isfinite(largest) ? std::exp2(static_cast<float>(std::ilogb(largest))) : 1;
+      for (int64_t j = 0; of_keys && j < keys; ++j) P[j] /= largest;
       info(multiplied).round({P.data(), size_t(keys)});
-      for (int64_t j = 0; in_parts && j < keys; ++j) P[j] *= largest_of_part[j / PART];
+      for (int64_t j = 0; of_keys && j < keys; ++j) P[j] *= largest * (in_parts ? largest_of_part[j / PART] : 1);
       std::fill(plain.begin(), plain.end(), 0.0f);
       add_values(P, plain.data());
-      for (float& value : plain) value = value * static_cast<float>(head.V_scale) / (plain_sum * staleness[i]);
+      for (int64_t c = 0; c < d; ++c)
+        plain[c] = plain[c] * static_cast<float>(V_scale_of(c)) / (plain_sum * staleness[i]);
       plain_rounded = plain;
       info(spec.o_type).round(plain_rounded);
       double squares = 0;
@@ -331,7 +359,7 @@ struct RowSolver {
     double score_error = 0x1p-22 * (1 + static_cast<double>(d) / 16) * largest_score;
     if (become_f16) {  // and what rounding the query takes from it
       double squares = 0;
-      for (int64_t c = 0; c < d; ++c) squares += std::pow(query_f64[c] - query_f32[c], 2);
+      for (int64_t c = 0; c < d; ++c) squares += std::pow((query_f64[c] - query_f32[c]) * without_scale(c), 2);
       score_error += std::sqrt(squares) * head.largest_key * scale;
     }
     // A GPU's tanh is wrong by 2^-11 of its value at most.
@@ -346,7 +374,8 @@ struct RowSolver {
         for (int64_t j = 0; j < run.size(); ++j) {
           const std::span<const float> V = head.V.row(run.first + j);
           const double scale_of_V = of_keys ? head.V_scales[run.first + j] : head.V_scale;
-          for (int64_t c = 0; c < d; ++c) distance[c] += S[at + j] * std::abs(V[c] * scale_of_V - exact[c]);
+          for (int64_t c = 0; c < d; ++c)
+            distance[c] += S[at + j] * std::abs(V[c] * (of_columns ? head.V_scales[c] : scale_of_V) - exact[c]);
         }
       });
       for (const double value : distance) {

@@ -70,6 +70,13 @@ std::vector<std::string> lacking(const Variant& variant, const Spec& spec) {
                                   elements_of(accepts.q, accepts.kv, accepts.o),
                                   elements_of(spec.q_type, spec.kv_type, spec.o_type)));
   }
+  Spec accepted = spec;
+  accepted.scales = accepts.scales;
+  if (spec.has_scales() && spec.kv_type == accepts.kv && spec.scales_per() != accepted.scales_per()) {
+    constexpr std::string_view OF[] = {"", "head", "key", "column"};
+    reasons.push_back(fmt::format("takes a scale of each {} of K and V, not of each {}",
+                                  OF[size_t(accepted.scales_per())], OF[size_t(spec.scales_per())]));
+  }
   if (spec.d < accepts.min_d || spec.d > accepts.max_d || spec.d % accepts.d_step != 0) {
     std::string able = std::to_string(accepts.max_d);
     if (accepts.min_d < accepts.max_d) able = fmt::format("{} to {}", accepts.min_d, accepts.max_d);
@@ -137,6 +144,7 @@ Status fits_shared_memory(const Rung& rung, const Variant& variant, int n, size_
 Spec fitted(const Accepts& accepts, Spec spec) {
   spec.formula = accepts.formula;
   spec.q_type = accepts.q, spec.kv_type = accepts.kv, spec.o_type = accepts.o;
+  spec.scales = accepts.scales;
   spec.d = accepts.d_step > 1 ? accepts.max_d : std::clamp(spec.d, accepts.min_d, accepts.max_d);
   return spec;
 }

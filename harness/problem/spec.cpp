@@ -171,6 +171,17 @@ WordRow block_keys() {
                    (spec.blocks.keys == 64 || spec.blocks.keys % 128 == 0);
           }};
 }
+// Of what K and V have a scale.
+WordRow scales() {
+  static constexpr std::string_view NAMES[] = {"", "head", "token", "channel"};
+  return {"scales", "of what keys and values of 8 or 4 bits have a scale each: head, token or channel",
+          [](const Spec& spec) { return std::string(NAMES[static_cast<size_t>(spec.scales)]); },
+          [](Spec& spec, std::string_view value) {
+            const auto found = std::find(std::begin(NAMES) + 1, std::end(NAMES), value);
+            if (found != std::end(NAMES)) spec.scales = static_cast<Scales>(found - std::begin(NAMES));
+            return found != std::end(NAMES);
+          }};
+}
 WordRow element(const ElementInfo& of) {
   return {of.name, "",
           [&of](const Spec& spec) {
@@ -272,7 +283,8 @@ const std::vector<WordRow>& words() {
                     "a cache"});
     rows.push_back(lengths("lens_q", &Spec::lens_q));
     rows.push_back(lengths("lens_k", &Spec::lens_k));
-    for (const auto& row : {documents(), scattered(), intervals(), prefix(), blocks(), partial(), block_keys()})
+    for (const auto& row :
+         {documents(), scattered(), intervals(), prefix(), blocks(), partial(), block_keys(), scales()})
       rows.push_back(row);
     return rows;
   }();
@@ -286,6 +298,8 @@ Spec canonical(Spec spec) {
   if (spec.right == 0) spec.causal = true;
   if (spec.causal) spec.right = -1;
   if (spec.lens_q.count > 0) spec.layout = Layout::bhnd;  // it has one of its own
+  if (Spec usual = spec; usual.scales = Scales::usual, usual.scales_per() == spec.scales_per())
+    spec.scales = Scales::usual;
   return spec;
 }
 
@@ -297,6 +311,8 @@ Status check_spec(const Spec& spec) {
   }
   if (spec.kv_type == Element::s4 && spec.d % 2 != 0)
     return usage("Of s4 two columns of K and V share a byte: d={} is odd.", spec.d);
+  if (spec.scales != Scales::usual && (!spec.has_scales() || spec.has_Q_scales()))
+    return usage("scales says of what K and V of 8 or 4 bits have a scale each, beside Q of 16: types=bf16,e4m3,bf16.");
   const auto fit = [&](const char* word, const Lengths& lens, const char* of, int most) -> Status {
     if (lens.count > 0 && lens.count != spec.batch) {
       return usage("{} has {} lengths for b={} sequences.", word, lens.count, spec.batch);

@@ -74,6 +74,10 @@ struct Blocks {
   bool operator==(const Blocks&) const = default;
 };
 
+// Of what K and V have a scale each, where they are bytes or of four bits beside Q of 16: of a head, of a key of a head, or of a column of
+// a head. Usual is a head for bytes, and a key for four bits.
+enum class Scales : uint8_t { usual, head, token, channel };
+
 // What is asked: one problem, as a value.
 struct Spec {
   Word formula = "forward";
@@ -98,19 +102,26 @@ struct Spec {
   int page = 0;
   Intervals intervals = {};
   Blocks blocks = {};
+  Scales scales = Scales::usual;
 
   int keys() const { return n_k >= 0 ? n_k : n; }
   int key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
   float scale() const { return softmax_scale > 0 ? softmax_scale : 1.0f / std::sqrt(static_cast<float>(d)); }
   bool has_cache() const { return page != 0; }
-  // Beside Q of 16 bits K and V are bytes times a scale of each head, of which a kernel makes f16 to multiply them with Q; or of four bits,
-  // times a scale of each key of each head, of which it makes bf16, or for Q in f16 of K that. Or Q is bytes, too, times scales of its own
-  // heads, and bytes are what is multiplied.
-  bool has_scales() const { return has_Q_scales() || has_token_scales() || (has_16_bits(q_type) && is_byte(kv_type)); }
+  // Beside Q of 16 bits K and V are bytes or of four bits, times scales. Of bytes a kernel makes f16 to multiply them with Q; of four bits
+  // bf16, or for Q in f16 of K that. Or Q is bytes, too, times scales of its own heads, and bytes are what is multiplied.
+  bool has_scales() const {
+    return has_Q_scales() || (has_16_bits(q_type) && (is_byte(kv_type) || is_nibble(kv_type)));
+  }
   bool has_Q_scales() const { return q_type == Element::e4m3 && kv_type == Element::e4m3 && has_16_bits(o_type); }
-  bool has_token_scales() const { return has_16_bits(q_type) && kv_type == Element::s4; }
+  bool has_token_scales() const { return has_scales() && scales_per() == Scales::token; }
+  bool has_channel_scales() const { return has_scales() && scales_per() == Scales::channel; }
+  Scales scales_per() const {
+    return scales != Scales::usual ? scales : is_nibble(kv_type) ? Scales::token : Scales::head;
+  }
   static bool has_16_bits(Element type) { return type == Element::f16 || type == Element::bf16; }
   static bool is_byte(Element type) { return type == Element::e4m3 || type == Element::e5m2 || type == Element::s8; }
+  static bool is_nibble(Element type) { return type == Element::s4; }
   int64_t batch_heads() const { return int64_t{batch} * heads; }
   int64_t elements() const { return batch_heads() * n * d; }
   bool has_listed_keys() const { return intervals || blocks; }  // which keys a query sees is data
@@ -152,6 +163,7 @@ struct Accepts {
   Element q = Element::f16, kv = Element::f16, o = Element::f16;
   Word formula = "forward";
   size_t row_bytes = 16;  // what lies behind each row (pad) is a multiple of: copies of 16 bytes and TMA begin at such
+  Scales scales = Scales::usual;
 };
 // Of a kernel whose columns end where a head's do, from `min_d` on in steps of 8: all tensors of the type T.
 template <class T>

@@ -56,9 +56,10 @@ def attention(
         deterministic: Gradients have the same bits in each run, as results always have.
         q_descale: Of queries in float8_e4m3fn, beside keys and values of the same type, float32 [batch, heads], none below 0: what they are
             multiplied by. quantize_kv(q, q) makes both. The result is bfloat16, or of out's type, float16.
-        k_descale: Of keys in float8_e4m3fn or int8, float32 [batch, kv_heads], none below 0: what they are multiplied by. quantize_kv makes
-            both. Or of keys in four bits, two to a byte of uint8, [batch, n_k, kv_heads]. Such keys and values have no gradients.
-        v_descale: Of values, as k_descale; both or none.
+        k_descale: Of keys in float8_e4m3fn or int8, float32 per head [batch, kv_heads], per token [batch, n_k, kv_heads] or per channel
+            [batch, kv_heads, d], none below 0: what they are multiplied by. quantize_kv makes both. Of keys in four bits, two to a byte of
+            uint8, per token. Such keys and values have no gradients.
+        v_descale: Of values, as k_descale and of its shape; both or none.
 
     Returns:
         The result, [batch, n_q, heads, d], of q's kind; with return_lse a pair of it and its row sums' natural logarithms,
@@ -129,7 +130,8 @@ class Cache(NamedTuple):
     new: tuple = ()  # k and v that are appended first
     before: Any = None  # cache_seqlens before that
     appended: tuple = ()  # what append was told
-    # Of a cache of bytes, of keys and of values: float32 [batch, kv_heads], or of four bits as the cache is, without d; then also of `new`.
+    # Of a cache of bytes, of keys and of values: float32 per head [batch, kv_heads], per channel [batch, kv_heads, d], or per token, as all of
+    # four bits are, as the cache is, without d; then also of `new`.
     scales: tuple = ()
     new_scales: tuple = ()
 
@@ -346,10 +348,11 @@ class _Told:
         self._add(name, tensor, (math.prod(tensor.shape[-2:]), rows, 1), bytes_, written)
 
     def scales(self, name: str, tensor, written: bool = False) -> None:
-        """[batch, kv_heads], one of which may stand for several; or [batch, n, kv_heads]."""
-        by_batch, *by_row, by_head = strides = self.call.arrays.strides(tensor)
+        """[batch, kv_heads], one of which may stand for several; per token [batch, n, kv_heads], per channel [batch, kv_heads, d]."""
+        strides = self.call.arrays.strides(tensor)
         extent = 4 * (1 + sum(by * (n - 1) for by, n in zip(strides, tensor.shape)))
-        self._add(name, tensor, (by_batch, by_head, *(by_row or [1])), extent, written)
+        by_batch, by_head, by_row = (strides[0], strides[2], strides[1]) if self.call.per == "token" else (*strides[:2], 1)
+        self._add(name, tensor, (by_batch, by_head, by_row), extent, written)
 
     def lists(self, values) -> None:
         """Of blocks of keys, [1 or batch, 1 or heads, tiles, most, 2]: where one stands for all, the next one's is the same."""
@@ -522,6 +525,7 @@ class Call:
             raise ValueError(f"k has the shape {list(k.shape)}, and v {list(v.shape)}; they must be the same.")
         of_bytes = self.cache is not None and self.cache.scales != ()
         self.of_a_byte = 2 if of_bytes and str(k.dtype).rpartition(".")[2] == "uint8" else 1
+        self.per = "head"  # what has a scale, if something has
         if self.of_a_byte == 2 and self.d % 2:
             raise ValueError(f"q has {self.d} columns; of four bits two share a byte, so an odd number of columns is none.")
         if self.of_a_byte == 2 and 2 * k.shape[3] != self.d:
@@ -635,12 +639,8 @@ class Call:
 
     def _check_cache(self) -> None:
         shapes = {"cache_seqlens": "[batch]", "block_table": "[batch, most pages of a sequence]"}
-        for name, values in zip(("k_descale", "v_descale"), self.cache.scales):
-            form = "as the cache is, without d" if self.of_a_byte == 2 else "[batch, kv_heads]"
-            self._check_scales(name, values, tuple(self.k.shape[:3]) if self.of_a_byte == 2 else (self.batch, self.kv_heads), form)
-        scales = self.cache.scales
-        if scales and any(a != b for a, b, n in zip(*map(self.arrays.strides, scales), scales[0].shape) if n > 1):
-            raise ValueError("k_descale and v_descale have other strides; the kernel reads them alike.\n  Copies in one piece have the same")
+        if self.cache.scales:
+            self._check_descales(*self.cache.scales)
         for name, values in self.cache.whole_numbers.items():
             self._refuse_another_kind(self.arrays, name, values, self.q)
             if str(values.dtype).rpartition(".")[2] != "int32":
@@ -654,6 +654,30 @@ class Call:
             self.page, self.n_k = self.n_k, self.n_k * int(self.cache.block_table.shape[1])
             if self.n_k > LARGEST:
                 raise ValueError(f"block_table has room for {self.n_k} keys of a sequence; no size may be above {LARGEST}.")
+
+    def _check_descales(self, k_descale, v_descale) -> None:
+        """Those of a cache of bytes, or of half of one, whose shape says what has one each."""
+        self._refuse_another_kind(self.arrays, "k_descale", k_descale, self.q)
+        shapes = {"token": (tuple(self.k.shape[:3]), "as the cache is, without d")}
+        if self.of_a_byte == 1:
+            shapes |= {"channel": ((self.batch, self.kv_heads, self.d), "[batch, kv_heads, d]"), "head": ((self.batch, self.kv_heads), "[batch, kv_heads]")}
+        fitting = [per for per, (shape, _) in shapes.items() if shape == tuple(k_descale.shape)]
+        if len(fitting) > 1:
+            raise ValueError(f"k_descale has the shape {list(k_descale.shape)}, which scales per token have here, and those per channel.\n  A cache with room for one key more")
+        if not fitting and self.of_a_byte == 1 and len(k_descale.shape) == 3:
+            forms = " or ".join(f"{form}, here {list(map(int, shape))}" for shape, form in list(shapes.values())[:2])
+            raise ValueError(f"k_descale has the shape {list(k_descale.shape)}; it must be {forms}.")
+        self.per = fitting[0] if fitting else list(shapes)[-1]
+        for name, values in (("k_descale", k_descale), ("v_descale", v_descale)):
+            self._check_scales(name, values, *shapes[self.per])
+        strides = self.arrays.strides(k_descale), self.arrays.strides(v_descale)
+        if any(a != b for a, b, n in zip(*strides, k_descale.shape) if n > 1):
+            raise ValueError("k_descale and v_descale have other strides; the kernel reads them alike.\n  Copies in one piece have the same")
+        if self.per == "channel" and (strides[0][2] != 1 or any(step % 4 for step in strides[0][:2])
+                                      or any(self.arrays.address(each) % ALIGNED for each in (k_descale, v_descale))):  # fmt: skip
+            raise ValueError("k_descale or v_descale lies so that no kernel takes it: a head's scales begin at multiples of 16 bytes, side by side.\n  Copies in one piece do")
+        if self.of_a_byte == 1 and self.per != "head":
+            self.element += f" scales={self.per}"
 
     def check_lengths(self) -> None:
         """That they add up: a look at numbers, which in a GPU's memory would be a wait."""

@@ -42,11 +42,12 @@ def flash_attn_with_kvcache(
         num_splits: 1 where a sequence must have the same bits alone and in any batch; that takes longer, and one rung has it,
             d11_thrift. Another number says nothing: the kernel shares keys out by itself.
         return_softmax_lse: LSE is returned as well.
-        k_descale: Of a cache in float8_e4m3fn or int8, float32 [batch, kv_heads], none below 0: what its keys are multiplied by; None: 1.
-            quantize_kv makes such caches. New keys are of the cache's type, and quantised with the same scale. Of a cache of four bits, which
-            is uint8 [batch, room, kv_heads, d / 2], a scale of each key: as the cache is, without d.
-        v_descale: Of values, as k_descale.
-        k_new_descale: Of four bits, what new keys are multiplied by: float32 [batch, n_new, kv_heads]. It goes into k_descale, in place.
+        k_descale: Of a cache in float8_e4m3fn or int8, float32, none below 0: what its keys are multiplied by; None: 1. Per head [batch,
+            kv_heads], per channel [batch, kv_heads, d], or per token as the cache is, without d. quantize_kv makes such caches. New keys are of
+            the cache's type, and quantised with the same scale, where it is not per token. A cache of four bits, which is uint8 [batch, room,
+            kv_heads, d / 2], has a scale per token.
+        v_descale: Of values, as k_descale, and of the same shape.
+        k_new_descale: Per token, what new keys are multiplied by: float32 [batch, n_new, kv_heads]. It goes into k_descale, in place.
         v_new_descale: Of new values, as k_new_descale.
 
     Returns:
@@ -99,17 +100,19 @@ def flash_attn_with_kvcache(
     if of_bytes:
         if str(k_cache.dtype).rpartition(".")[2] == "uint8" and (k_descale is None or v_descale is None):
             raise ValueError("A cache of four bits comes with k_descale and v_descale, a scale of each key and each value.")
+        if (k_descale is None) != (v_descale is None) and max(len(getattr(each, "shape", ())) for each in (k_descale, v_descale)) == 3:
+            raise ValueError("Scales per token or per channel are of both: k_descale and v_descale.")
         ones = arrays.full((batch, int(k_cache.shape[2])), 1, q, "float32") if k_descale is None or v_descale is None else None
         cache = cache._replace(scales=tuple(ones if each is None else each for each in (k_descale, v_descale)))
     options = causal, softmax_scale, window_size, softcap, alibi_slopes, None
     if (k is None) != (v is None):
         raise ValueError("New keys come with new values: k and v, or neither.")
     new_scales = (k_new_descale, v_new_descale)
-    of_nibbles = of_bytes and str(k_cache.dtype).rpartition(".")[2] == "uint8"
-    if (of_nibbles and k is not None) != all(each is not None for each in new_scales) or (new_scales[0] is None) != (new_scales[1] is None):
-        raise ValueError("k_new_descale and v_new_descale come with new keys and values of four bits, and these with both.")
+    of_tokens = of_bytes and (str(k_cache.dtype).rpartition(".")[2] == "uint8" or tuple(getattr(k_descale, "shape", ())) == tuple(k_cache.shape[:3]))
+    if (of_tokens and k is not None) != all(each is not None for each in new_scales) or (new_scales[0] is None) != (new_scales[1] is None):
+        raise ValueError("k_new_descale and v_new_descale come with new keys and values for a cache with scales per token, and these with both.")
     if k is not None:
-        cache = _append(arrays, q, k_cache, v_cache, k, v, cache._replace(new_scales=new_scales if of_nibbles else ()), options)
+        cache = _append(arrays, q, k_cache, v_cache, k, v, cache._replace(new_scales=new_scales if of_tokens else ()), options)
     return way(q, k_cache, v_cache, *options[:5], None, return_softmax_lse, None, rung, cache)
 
 

@@ -6,25 +6,30 @@ from . import _attention
 from ._arrays import is_of_jax, is_of_torch, library_of
 
 LARGEST = {"float8_e4m3fn": 448.0, "int8": 127.0, "int4": 7.0}
+# Of what a scale is: over which axes of [batch, n, kv_heads, d] it is, and the shape that all scales have.
+PER = {"head": ((1, 3), "[batch, kv_heads]"), "token": ((3,), "[batch, n, kv_heads]"), "channel": ((1,), "[batch, kv_heads, d]")}
 
 
-def quantize_kv(k, v, dtype="float8_e4m3fn", *, k_descale=None, v_descale=None):
+def quantize_kv(k, v, dtype="float8_e4m3fn", *, per=None, k_descale=None, v_descale=None):
     """Keys and values as bytes, and what these have to be multiplied by.
 
-    A scale is the largest magnitude of a head of a sequence over the largest number of the type, 448 or 127, and 0 of a head of zeros.
+    A scale is the largest magnitude of what it is of, a head of a sequence, say, over the largest number of the type, 448, 127 or 7, and 0 of
+    zeros.
     Each number is divided by it in float32 and rounded to the nearest of the type, of two that are as near to the even one; beyond the
     largest number it becomes that. NaN stays NaN in float8_e4m3fn, and becomes 0 in int8 and int4.
 
-    In int4 each key of a head has a scale of its own, its largest magnitude over 7, and each value. Numbers go from -7 to 7, or with scales
-    that are given from -8 on. Two share a byte of uint8, the even column in its lower half. In memory all
-    rows of a head stand side by side, and its scales: a row has 64 bytes at most and a scale four, and a GPU fetches lines of 128.
+    In int4 numbers go from -7 to 7, or with scales that are given from -8 on. Two share a byte of uint8, the even column in its lower half.
+    In memory all rows of a head stand side by side. So do a head's scales per token, in any type: one has four bytes, a row in int4 64 at
+    most, and a GPU fetches lines of 128.
 
     Args:
         k: [batch, n, kv_heads, d], of PyTorch, NumPy or CuPy. All of it counts: rows that nobody uses are left out before.
         v: As k.
         dtype: "float8_e4m3fn", "int8" or "int4", or PyTorch's name for it.
-        k_descale: float32 [batch, kv_heads], the scale of keys that are there: so are new ones for the same cache. In int4
-            [batch, n, kv_heads].
+        per: What has a scale of its own: a "head" of a sequence, each "token" of a head, or each "channel", which is a column of a head.
+            None: a head, or in int4, for which kernels read no other scales, a token.
+        k_descale: float32, the scales of keys that are there: so are new ones for the same cache. Per head [batch, kv_heads], per token
+            [batch, n, kv_heads], per channel [batch, kv_heads, d].
         v_descale: Of values, as k_descale.
 
     Returns:
@@ -33,48 +38,57 @@ def quantize_kv(k, v, dtype="float8_e4m3fn", *, k_descale=None, v_descale=None):
     Raises:
         ValueError: The arrays do not fit together.
         TypeError: Something is of the wrong type.
-        NotImplementedError: The library has no such type.
+        NotImplementedError: The library has no such type, or no kernel reads such scales.
     """
     name = str(dtype).rpartition(".")[2]
     if name not in LARGEST:
         raise TypeError(f"dtype is {dtype!r}; it is one of {', '.join(LARGEST)}.")
     if is_of_jax(k):
         raise TypeError("k is of JAX, whose arrays never change; a cache is written in place.\n  PyTorch, NumPy and CuPy have such arrays")
+    per = per or ("token" if name == "int4" else "head")
+    if per not in PER:
+        raise ValueError(f"per is {per!r}; it is one of {', '.join(PER)}.")
+    if name == "int4" and per != "token":
+        raise NotImplementedError(f"int4 with a scale per {per}: no rung reads that.\n  int4 per token, or int8 per {per}")
     arrays = library_of(k)
     results, scales = [], []
     for of, array, scale in (("k", k, k_descale), ("v", v, v_descale)):
         _attention.Call._refuse_another_kind(arrays, of, array, k)
         if len(array.shape) != 4:
             raise ValueError(f"{of} has the shape {list(array.shape)}; it must be [batch, n, kv_heads, d].")
-        of_tokens = name == "int4"
-        if of_tokens and array.shape[3] % 2:
+        if name == "int4" and array.shape[3] % 2:
             raise ValueError(f"{of} has {int(array.shape[3])} columns; of four bits two share a byte, so an odd number of columns is none.")
-        scaled = tuple(int(array.shape[i]) for i in ((0, 1, 2) if of_tokens else (0, 2)))
+        axes, form = PER[per]
+        scaled = tuple(int(n) for axis, n in enumerate(array.shape) if axis not in axes)
         if scale is not None:
             _attention.Call._refuse_another_kind(arrays, f"{of}_descale", scale, k)
             if tuple(scale.shape) != scaled:
-                form = "[batch, n, kv_heads]" if of_tokens else "[batch, kv_heads]"
                 raise ValueError(f"{of}_descale has the shape {list(scale.shape)}; it must be {form}, here {list(scaled)}.")
-        bytes_, scale = (_by_torch if is_of_torch(k) else _by_numpy)(arrays, array, scale, name)
+        bytes_, scale = (_by_torch if is_of_torch(k) else _by_numpy)(arrays, array, scale, name, per)
         results.append(bytes_)
         scales.append(scale)
     return (*results, *scales)
 
 
-def _by_torch(arrays, array, scale, name: str):
-    torch, largest = arrays.torch, LARGEST[name]
+def _of_each(scale, per: str):
+    """Beside numbers [batch, n, kv_heads, d]."""
+    return scale[:, None, :, None] if per == "head" else scale[:, None] if per == "channel" else scale[..., None]
+
+
+def _by_torch(arrays, array, scale, name: str, per: str):
+    torch, largest, axes = arrays.torch, LARGEST[name], PER[per][0]
     numbers = array.detach().float()
+    by_head = lambda each: each.transpose(1, 2).contiguous().transpose(1, 2) if per == "token" else each
     if scale is None:
-        axes = 3 if name == "int4" else (1, 3)
         scale = numbers.abs().amax(axes) / largest if numbers.numel() else numbers.new_zeros(numbers.shape).sum(axes)
-    scale = scale.float()
-    of_each = scale[..., None] if name == "int4" else scale[:, None, :, None]
+    scale = by_head(scale.float())
+    of_each = _of_each(scale, per)
     numbers = (numbers / torch.where(of_each == 0, 1.0, of_each)).clamp(-8 if name == "int4" else -largest, largest)
     if name == "float8_e4m3fn":
         return numbers.to(torch.float8_e4m3fn), scale
     numbers = numbers.round().nan_to_num(0.0).to(torch.int8)
     if name == "int4":
-        return [each.transpose(1, 2).contiguous().transpose(1, 2) for each in (_packed(numbers.view(torch.uint8)), scale)]
+        return by_head(_packed(numbers.view(torch.uint8))), scale
     return numbers, scale
 
 
@@ -83,19 +97,19 @@ def _packed(numbers):
     return numbers[..., ::2] & 15 | numbers[..., 1::2] << 4
 
 
-def _by_numpy(arrays, array, scale, name: str):
-    module, largest = arrays.module, LARGEST[name]
+def _by_numpy(arrays, array, scale, name: str, per: str):
+    module, largest, axes = arrays.module, LARGEST[name], PER[per][0]
     numbers = array.astype("float32")
+    by_head = lambda each: module.ascontiguousarray(each.swapaxes(1, 2)).swapaxes(1, 2) if per == "token" else each
     if scale is None:
-        axes = 3 if name == "int4" else (1, 3)
         scale = abs(numbers).max(axes) / module.float32(largest) if numbers.size else numbers.sum(axes)
-    scale = scale.astype("float32")
-    of_each = scale[..., None] if name == "int4" else scale[:, None, :, None]
+    scale = by_head(scale.astype("float32"))
+    of_each = _of_each(scale, per)
     numbers = module.clip(numbers / module.where(of_each == 0, module.float32(1), of_each), -8 if name == "int4" else -largest, largest)
     if name != "float8_e4m3fn":
         numbers = module.nan_to_num(module.rint(numbers)).astype("int8")
         if name == "int4":
-            return [module.ascontiguousarray(each.swapaxes(1, 2)).swapaxes(1, 2) for each in (_packed(numbers.view("uint8")), scale)]
+            return by_head(_packed(numbers.view("uint8"))), scale
         return numbers, scale
     try:
         return numbers.astype(name), scale

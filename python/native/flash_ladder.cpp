@@ -119,6 +119,7 @@ bool gives_same_bits(const Variant& variant) {
   small.q_type = accepts.q;
   small.kv_type = accepts.kv;
   small.o_type = accepts.o;
+  small.scales = accepts.scales;
   return variant.predict && takes(variant, small) && variant.predict(small).gmem_bytes_reduced == 0;
 }
 

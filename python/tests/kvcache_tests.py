@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import inspect
+import itertools
 import unittest
 from unittest import mock
 
@@ -160,33 +161,36 @@ class Bytes(Cached):
     """Caches of a byte for each number, and the answer to the numbers that these stand for."""
 
     types = ("int8",)
+    rungs = {"head": "d13_bytes", "token": "d25_tokens", "channel": "d24_channels"}
 
     def dtype(self, name: str):
         return name
 
-    def quantised(self, K, V, name: str):
+    def quantised(self, K, V, name: str, per: str = "head", **scales):
         """As arrays that the test can look at: bytes, scales and what they stand for."""
         used = [np.nan_to_num(each) for each in (K, V)]
-        bytes_ = flash_ladder.quantize_kv(*map(self.put, used), self.dtype(name))
-        return bytes_, [self.numbers(each) * self.get(scale)[:, None, :, None] for each, scale in zip(bytes_[:2], bytes_[2:])]
+        bytes_ = flash_ladder.quantize_kv(*map(self.put, used), self.dtype(name), per=per, **scales)
+        beside = {"head": np.s_[:, None, :, None], "token": np.s_[..., None], "channel": np.s_[:, None]}[per]
+        return bytes_, [self.numbers(each) * self.get(scale)[beside] for each, scale in zip(bytes_[:2], bytes_[2:])]
 
     def numbers(self, bytes_):
         return self.get(bytes_).astype(np.float32)
 
     def test_answers_are_those_of_the_numbers(self):
-        for name in self.types:
-            (K, V, k_scale, v_scale), numbers = self.quantised(self.K, self.V, name)
+        for name, per in itertools.product(self.types, self.rungs):
+            (K, V, k_scale, v_scale), numbers = self.quantised(self.K, self.V, name, per)
             outs, lses = [], []
             for i, length in enumerate(FEW_KEYS):
                 k, v = (each[i : i + 1, :length] for each in numbers)
                 out, lse = reference.attention(self.q[i : i + 1], k, v, causal=True)
                 outs.append(out)
                 lses.append(lse)
-            few = dict(causal=True, k_descale=k_scale, v_descale=v_scale)
+            first = (lambda scale: scale[:, :40]) if per == "token" else lambda scale: scale
+            few = dict(causal=True, k_descale=first(k_scale), v_descale=first(v_scale))
             by_attention = flash_ladder.attention(self.put(self.q), K[:, :40], V[:, :40], **few)
             of_a_cache = flash_attn_with_kvcache(self.put(self.q), K[:, :40], V[:, :40], **few)
             self.assertEqual(self.get(by_attention).tobytes(), self.get(of_a_cache).tobytes())
-            self.assertEqual(flash_ladder.why(self.put(self.q), K, V, k_descale=k_scale, v_descale=v_scale).rung, "d13_bytes")
+            self.assertEqual(flash_ladder.why(self.put(self.q), K, V, k_descale=k_scale, v_descale=v_scale).rung, self.rungs[per])
             for heads in (2, 6):  # of queries: rows for the narrow tile, and for the wide one
                 q = np.ascontiguousarray(self.q[:, :, :heads])
                 got = flash_attn_with_kvcache(self.put(q), K, V, cache_seqlens=self.put(self.lengths), causal=True, return_softmax_lse=True,
@@ -197,10 +201,14 @@ class Bytes(Cached):
                     self.close([finite(self.get(each)) for each in got], [finite(np.concatenate(each)) for each in (outs, lses)])
 
     def test_pages_and_new_tokens(self):
-        for name in self.types:
-            (K, V, *scales), _ = self.quantised(self.K, self.V, name)
-            k, v, *_ = flash_ladder.quantize_kv(self.put(self.k), self.put(self.v), self.dtype(name), k_descale=scales[0], v_descale=scales[1])
-            options = dict(cache_seqlens=self.put(self.lengths), causal=True, k_descale=scales[0], v_descale=scales[1])
+        for name, per in itertools.product(self.types, self.rungs):
+            (K, V, *scales), _ = self.quantised(self.K, self.V, name, per)
+            named = lambda names, values: dict(zip(names, values))
+            given = {} if per == "token" else named(("k_descale", "v_descale"), scales)
+            (k, v, *new_scales), _ = self.quantised(self.k, self.v, name, per, **given)
+            options = dict(cache_seqlens=self.put(self.lengths), causal=True)
+            if per == "token":
+                options |= named(("k_new_descale", "v_new_descale"), new_scales)
             size, batch = 64, len(FEW_KEYS)
             most = ROOM // size
             table = np.arange(batch * most, dtype=np.int32).reshape(batch, most)[:, ::-1].copy()
@@ -210,11 +218,20 @@ class Bytes(Cached):
                 page = page if name == "int8" else page.view(each.dtype)
                 page[self.put(table.reshape(-1).astype(np.int64))] = each.reshape(batch * most, size, KV, D)
                 pages.append(page)
-            in_one = flash_attn_with_kvcache(self.put(self.q), K, V, k, v, **options)
-            in_pages = flash_attn_with_kvcache(self.put(self.q), *pages, k, v, block_table=self.put(table), **options)
-            self.assertEqual(self.get(in_one).tobytes(), self.get(in_pages).tobytes())
+            in_pages = scales
+            if per == "token":
+                in_pages = [np.zeros((batch * most, size, KV), np.float32) for _ in scales]
+                for page, each in zip(in_pages, scales):
+                    page[table.reshape(-1)] = self.get(each).reshape(batch * most, size, KV)
+                in_pages = list(map(self.put, in_pages))
+            in_one = flash_attn_with_kvcache(self.put(self.q), K, V, k, v, **options, **named(("k_descale", "v_descale"), scales))
+            paged = flash_attn_with_kvcache(self.put(self.q), *pages, k, v, block_table=self.put(table), **options, **named(("k_descale", "v_descale"), in_pages))
+            self.assertEqual(self.get(in_one).tobytes(), self.get(paged).tobytes())
             for i, length in enumerate(FEW_KEYS):
                 self.assertEqual(self.numbers(K)[i, length : length + NEW].tobytes(), self.numbers(k)[i].tobytes())
+                if per == "token":
+                    for scale, new in zip(scales, new_scales):
+                        self.assertEqual(self.get(scale)[i, length : length + NEW].tobytes(), self.get(new)[i].tobytes())
 
     def test_how_is_rounded(self):
         numbers = np.zeros((1, 8, 1, 16), np.float32)
@@ -228,8 +245,22 @@ class Bytes(Cached):
         self.assertEqual([self.get(each).tolist() for each in zeros[2:]], [[[0]], [[0]]])
         self.assertFalse(self.numbers(zeros[0]).any())
 
+    def test_of_what_the_scales_are(self):
+        for name, largest in zip(("int8", "float8_e4m3fn"), (127, 448)):
+            if name not in self.types:
+                continue
+            for per, axes in (("head", (1, 3)), ("token", 3), ("channel", 1)):
+                made, stands_for = self.quantised(self.k, self.v, name, per)
+                for array, scale, numbers in zip((self.k, self.v), made[2:], stands_for):
+                    magnitude = np.abs(array.astype(np.float32)).max(axes)
+                    self.close([self.get(scale)], [magnitude / largest])
+                    self.assertTrue((np.abs(self.numbers(made[0])).max(axes) == largest).all())
+                    steps = np.expand_dims(magnitude, axes) / (2 * 127 if name == "int8" else 2 * 14)
+                    self.assertTrue((np.abs(numbers - array) <= 1.01 * steps).all())
+
     def test_what_cannot_be_is_said(self):
         (K, V, k_scale, v_scale), _ = self.quantised(self.K, self.V, "int8")
+        per_token, per_channel = (self.quantised(self.K, self.V, "int8", per)[0][2:] for per in ("token", "channel"))
         call = lambda **given: flash_attn_with_kvcache(**{**dict(q=self.put(self.q), k_cache=K, v_cache=V, cache_seqlens=self.put(self.lengths), k_descale=k_scale, v_descale=v_scale), **given})
         for error, words, given in (
             (ValueError, r"k_descale has the shape \[4, 1\]; it must be \[batch, kv_heads\], here \[4, 2\]", {"k_descale": k_scale[:, :1]}),
@@ -239,9 +270,20 @@ class Bytes(Cached):
             (TypeError, "(?s)k is .*float16, and k_cache .*int8.*quantize_kv", {"k": self.put(self.k), "v": self.put(self.v)}),
             (NotImplementedError, "d11_thrift takes .*, not in fp16, s8 and fp16", {"num_splits": 1}),
             (NotImplementedError, "softcap", {"softcap": 3.0}),
+            (ValueError, r"k_descale has the shape \[4, 320, 1\]; it must be as the cache is, without d, here \[4, 320, 2\] or \[batch, kv_heads, d\], here \[4, 2, 64\]", {"k_descale": per_token[0][..., :1]}),
+            (ValueError, r"v_descale has the shape \[4, 2\]; it must be as the cache is, without d", {"k_descale": per_token[0]}),
+            (ValueError, r"v_descale has the shape \[4, 320, 2\]; it must be \[batch, kv_heads, d\], here \[4, 2, 64\]", {"k_descale": per_channel[0], "v_descale": per_token[1]}),
+            (ValueError, "per token or per channel are of both", {"k_descale": per_channel[0], "v_descale": None}),
+            (ValueError, "have other strides", {"k_descale": per_token[0], "v_descale": self.put(np.asfortranarray(self.get(per_token[1])))}),
+            (ValueError, "begin at multiples of 16 bytes", {f"{name}_descale": self.put(np.ones((4, 2, 65), np.float32))[..., :64] for name in "kv"}),
+            (ValueError, "come with new keys and values for a cache with scales per token", {"k": K[:, :3], "v": V[:, :3], "k_descale": per_token[0], "v_descale": per_token[1]}),
+            (ValueError, "come with new keys and values for a cache with scales per token", {"k": K[:, :3], "v": V[:, :3], "k_new_descale": k_scale, "v_new_descale": v_scale}),
         ):  # fmt: skip
             with self.subTest(words), self.assertRaisesRegex(error, words):
                 call(**given)
+        few = [each[:, :2, :, :2] for each in (K, V)]
+        with self.assertRaisesRegex(ValueError, "which scales per token have here, and those per channel"):
+            flash_attn_with_kvcache(self.put(self.q[..., :2].copy()), *few, k_descale=per_channel[0][..., :2], v_descale=per_channel[1][..., :2])
         for error, words, given in ((ValueError, "both or neither", {"v_descale": None}), (NotImplementedError, "no rung has both", {"mask_intervals": (self.lengths, self.lengths)}),
                                     (NotImplementedError, "No rung takes", {"sink": self.put(np.zeros(HEADS, np.float32))})):  # fmt: skip
             with self.subTest(words), self.assertRaisesRegex(error, words):
@@ -253,6 +295,13 @@ class Bytes(Cached):
             quantise(self.put(self.v[0]), "int8")
         with self.assertRaisesRegex(ValueError, "k_descale has the shape"):
             quantise(self.put(self.v), "int8", k_descale=k_scale[:2])
+        with self.assertRaisesRegex(ValueError, r"k_descale has the shape \[4, 2\]; it must be \[batch, kv_heads, d\], here \[4, 2, 64\]"):
+            quantise(self.put(self.v), "int8", per="channel", k_descale=k_scale)
+        with self.assertRaisesRegex(ValueError, "per is 'row'; it is one of head, token, channel"):
+            quantise(self.put(self.v), "int8", per="row")
+        for per in ("head", "channel"):
+            with self.assertRaisesRegex(NotImplementedError, f"int4 with a scale per {per}: no rung reads that"):
+                quantise(self.put(self.v), "int4", per=per)
 
 
 class Nibbles(Cached):

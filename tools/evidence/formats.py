@@ -1,9 +1,12 @@
 """What keys and values in a byte, or in half of one, cost in accuracy, whatever kernel reads them: the error of O in double precision.
-decoding/d13_bytes/README.md and d17_nibbles show it.
-    python3 -m tools.evidence.formats"""
+decoding/d24_channels/README.md shows it, and d13_bytes and d17_nibbles a part. A row of the file is a type, what has a scale, inputs, and the
+error: root mean square over that of O itself.
+    python3 -m tools.evidence.formats [--csv docs/results/formats.csv]"""
 
 from __future__ import annotations
 
+import argparse
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -46,13 +49,9 @@ def scaled(numbers: np.ndarray, largest: float, rounded, axis=None) -> np.ndarra
     return rounded(numbers / scale) * scale
 
 
-FORMATS = {
-    "e4m3, a scale a head": lambda x: scaled(x, 448, e4m3),
-    "int8, a scale a head": lambda x: scaled(x, 127, np.rint),
-    "int8, a scale a token": lambda x: scaled(x, 127, np.rint, 1),
-    "int4, a scale a token": lambda x: scaled(x, 7, np.rint, 1),
-    "int4, a scale a head": lambda x: scaled(x, 7, np.rint),
-}
+TYPES = {"e4m3": (448, e4m3), "int8": (127, np.rint), "int4": (7, np.rint)}
+PER = {"head": None, "token": 1, "channel": 0}  # axes of a head's [keys, columns] over which a scale is
+KINDS = ("normal", "trained", "outliers")
 
 
 def attention(Q: np.ndarray, K: np.ndarray, V: np.ndarray) -> np.ndarray:
@@ -61,21 +60,30 @@ def attention(Q: np.ndarray, K: np.ndarray, V: np.ndarray) -> np.ndarray:
     return P @ V / P.sum(1, keepdims=True)
 
 
+def error(kind: str, name: str, per: str) -> float:
+    squares = sizes = 0.0
+    for seed in range(4):
+        Q, K, V = inputs(kind, seed)
+        right = attention(Q, K, V)
+        as_kept = (scaled(each, *TYPES[name], PER[per]) for each in (K, V))
+        squares += np.square(attention(Q, *as_kept) - right).sum()
+        sizes += np.square(right).sum()
+    return float(np.sqrt(squares / sizes))
+
+
 def main() -> None:
-    kinds = ("normal", "trained", "outliers")
-    print(f"| | {' | '.join(kinds)} |")
-    print("|---|" + "---:|" * len(kinds))
-    for name, rounded in FORMATS.items():
-        errors = []
-        for kind in kinds:
-            squares = sizes = 0.0
-            for seed in range(4):
-                Q, K, V = inputs(kind, seed)
-                right = attention(Q, K, V)
-                squares += np.square(attention(Q, rounded(K), rounded(V)) - right).sum()
-                sizes += np.square(right).sum()
-            errors.append(f"{100 * np.sqrt(squares / sizes):.2f} %")
-        print(f"| {name} | {' | '.join(errors)} |")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--csv", type=Path, help="writes them there, too")
+    options = parser.parse_args()
+    rows = [{"type": name, "per": per, "inputs": kind, "error": f"{error(kind, name, per):.7f}", "keys": KEYS, "queries": QUERIES, "d": D}
+            for name in TYPES for per in PER for kind in KINDS]  # fmt: skip
+    for row in rows:
+        print(f"{row['type']} per {row['per']:<8} {row['inputs']:<9} {100 * float(row['error']):6.2f} %")
+    if options.csv:
+        with options.csv.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
 
 
 if __name__ == "__main__":

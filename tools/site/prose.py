@@ -297,6 +297,11 @@ def quantised(form: str, column: str) -> float:
     return float(_cells("h200_quantised.csv", format=form)[column])
 
 
+def formats(name: str, per: str, inputs: str) -> float:
+    """What a type of keys and values costs, in percent of O: formats('int8', 'channel', 'outliers')."""
+    return 100 * float(_cells("formats.csv", type=name, per=per, inputs=inputs)["error"])
+
+
 def prefill(attention: str, tokens: int, column: str) -> float:
     """prefill('flash_ladder', 32768, 'tokens_per_s')."""
     return float(_cells("h200_prefill.csv", attention=attention, tokens=str(tokens))[column])
@@ -484,7 +489,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, adder, generation, quantised, prefill, overhead, page, functions, decoding, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, steps, stand, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, adder, generation, quantised, formats, prefill, overhead, page, functions, decoding, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, steps, stand, mutants, count, min, max)}
 
 
 def value(expression: str):

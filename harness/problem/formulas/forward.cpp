@@ -39,7 +39,8 @@ std::vector<TensorSpec> forward_inputs(const Spec& spec) {
     if (spec.has_token_scales()) {
       specs.push_back(in(name, Element::f32, spec.key_heads(), spec.keys(), spec.lens_k, 1));
     } else if (spec.has_scales()) {
-      specs.push_back(tensor(name, Element::f32, {spec.batch, spec.key_heads(), 1, 1}));
+      const int64_t columns = spec.has_channel_scales() ? spec.d : 1;
+      specs.push_back(tensor(name, Element::f32, {spec.batch, spec.key_heads(), 1, columns}));
     }
   }
   if (spec.has_Q_scales()) specs.push_back(tensor("Q_scales", Element::f32, {spec.batch, spec.heads, 1, 1}));
@@ -297,7 +298,8 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
                    .softmax_scale = usual.softmax_scale,
                    .q_type = usual.q_type,
                    .kv_type = usual.kv_type,
-                   .o_type = usual.o_type};
+                   .o_type = usual.o_type,
+                   .scales = usual.scales};
   std::vector<Spec> specs;
   std::string all = fmt::format("b=2 h={} n=256", accepts.features & GROUPED ? "4 kv=2" : "3");
   for (const auto& [features, words] : asked) {

@@ -232,8 +232,12 @@ TEST_CASE("bytes times their scales are as good as the numbers that they stand f
   shape.q_type = shape.o_type = Element::bf16;
   Shape plain = shape;
   plain.q_type = plain.kv_type = plain.o_type = Element::f32;
-  for (const Element byte : {Element::e4m3, Element::s8, Element::s4}) {
-    shape.kv_type = byte;
+  const std::pair<Element, Scales> kinds[] = {{Element::e4m3, Scales::usual}, {Element::s8, Scales::usual},
+                                              {Element::s4, Scales::usual},   {Element::e4m3, Scales::token},
+                                              {Element::s8, Scales::channel}, {Element::e4m3, Scales::channel}};
+  for (const auto& [byte, per] : kinds) {
+    shape.kv_type = byte, shape.scales = per;
+    INFO(to_string(shape));
     Inputs inputs = make_inputs(InputKind::normal, shape, 3), numbers = make_inputs(InputKind::normal, plain, 3);
     const int64_t scales_of_head = inputs["K_scales"].spec().unit_elements();
     inputs["K_scales"].set(1, 0x1p-14);
@@ -242,9 +246,11 @@ TEST_CASE("bytes times their scales are as good as the numbers that they stand f
     for (int64_t i = 0; i < numbers["Q"].spec().elements(); ++i) numbers["Q"].set(i, inputs["Q"][size_t(i)]);
     for (const auto& [name, scales] : {std::pair{"K", "K_scales"}, std::pair{"V", "V_scales"}}) {
       const TensorSpec& spec = inputs[name].spec();
-      for (int64_t i = 0; i < spec.elements(); ++i)
-        numbers[name].set(i,
-                          inputs[name][size_t(i)] * inputs[scales][size_t(i * scales_of_head / spec.unit_elements())]);
+      for (int64_t i = 0; i < spec.elements(); ++i) {
+        const int64_t scale = shape.has_channel_scales() ? i / spec.unit_elements() * shape.d + i % shape.d
+                                                         : i * scales_of_head / spec.unit_elements();
+        numbers[name].set(i, inputs[name][size_t(i)] * inputs[scales][size_t(scale)]);
+      }
     }
     const Reference got = make_reference(shape, inputs), wanted = make_reference(plain, numbers);
     for (size_t answer = 0; answer < 2; ++answer) {

@@ -36,6 +36,13 @@ TEST_CASE("what a text leaves out comes from the problem that it changes") {
         "b=13 h=16 n=70 d=128 causal lens_q=5,3,3,9*70,0 lens_k=5,3,3,9*70,0");
   CHECK(to_string(parse_spec("lens_q=5,70,0", from).value()) ==
         "b=3 h=16 n=70 d=128 causal lens_q=5,70,0 lens_k=5,70,0");
+  // What has a scale is said where it is not as usual.
+  CHECK(to_string(parse_spec("n=64 types=bf16,e4m3,bf16 scales=channel").value()) ==
+        "b=1 h=1 n=64 d=128 types=bf16,e4m3,bf16 scales=channel");
+  CHECK(to_string(parse_spec("n=64 types=bf16,e4m3,bf16 scales=head").value()) ==
+        "b=1 h=1 n=64 d=128 types=bf16,e4m3,bf16");
+  CHECK(to_string(parse_spec("n=64 types=bf16,s4,bf16 scales=token").value()) ==
+        "b=1 h=1 n=64 d=128 types=bf16,s4,bf16");
 }
 
 TEST_CASE("every problem is the one that its text says") {
@@ -108,6 +115,9 @@ TEST_CASE("a malformed problem is refused by its word, with what that could have
       {"causal=1", {"causal stands alone"}},
       {"n=4 n=5", {"n is said twice"}},
       {"bf16 fp16", {"bf16 and fp16"}},
+      {"bf16 scales=token", {"scales says of what K and V of 8 or 4 bits", "types=bf16,e4m3,bf16"}},
+      {"types=e4m3,e4m3,bf16 scales=channel", {"scales says of what K and V of 8 or 4 bits"}},
+      {"types=bf16,s8,bf16 scales=row", {"head, token or channel", "'row'"}},
       {"types=bf16,bf16,fp32 bf16", {"types and bf16"}},
       {"forward backward", {"forward and backward"}},
       {"lens_q=321*4", {"lens_q", "320 at most"}},

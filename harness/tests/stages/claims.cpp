@@ -163,7 +163,8 @@ Problem growing_scores(const Rung& rung, float growth) {
                     .d = 128,
                     .q_type = accepts.q,
                     .kv_type = accepts.kv,
-                    .o_type = accepts.o};
+                    .o_type = accepts.o,
+                    .scales = accepts.scales};
   // Column 0 makes the growth, up to 0 in the last tile; the others are small enough for it to decide.
   constexpr float Q_0 = 8.0f;
   const float step = growth * std::numbers::ln2_v<float> / shape.scale() / Q_0;
@@ -183,7 +184,8 @@ CheckResult judged(const Rung& rung, Problem problem) {
     rows.push_back({row / problem.shape.n, row % problem.shape.n});
   }
   problem.reference = make_reference(problem.shape, problem.inputs, rows);
-  return check_on_emulator(rung, rung.variants[0], problem);
+  const auto found = std::ranges::find_if(rung.variants, [&](const auto& each) { return takes(each, problem.shape); });
+  return check_on_emulator(rung, found == rung.variants.end() ? rung.variants[0] : *found, problem);
 }
 
 namespace {

@@ -101,7 +101,7 @@ int in_machine_code(const Rung& rung, std::string_view opcode);
 // Inputs, without a reference, whose rows see eight tiles of keys with scores that grow by `growth` log2 units per tile.
 constexpr int GROWING_TILES = 8;
 Problem growing_scores(const Rung& rung, float growth);
-// The default variant on a problem without a reference. Of its rows every seventh is looked at: each of a warp's 16 in turn.
+// The first variant that takes it, or the default, on a problem without a reference. Of its rows every seventh is looked at: each of a warp's 16 in turn.
 CheckResult judged(const Rung& rung, Problem problem);
 // Those of the eight tiles in which `rung` rescales O, by the votes of its first warp.
 std::vector<int> rescaled_tiles(const Rung& rung, float growth);

@@ -77,7 +77,8 @@ Shape small(const Rung& rung, int heads, bool causal = false, const Variant* var
           .causal = causal,
           .q_type = accepts.q,
           .kv_type = accepts.kv,
-          .o_type = accepts.o};
+          .o_type = accepts.o,
+          .scales = accepts.scales};
 }
 
 // .ci/nightly makes all of it.

@@ -1,0 +1,61 @@
+#include "harness/stages/decoding.hpp"
+#include "kernel.cuh"
+
+namespace {
+
+template <class C>
+ladder::Counts predict(const ladder::Launched& spec) {
+  using namespace ladder::decoding;
+  if (tiles_of_rows<C>(spec) == 1 && is_short<C>(blocks_of<C>(spec), spec.keys(), spec.multiprocessors))
+    return products_of_packed_tile<typename C::Short>(spec, 32);
+  return products_of_packed<C>(spec, 32);
+}
+
+// Of blocks with half as long steps there are the most shares.
+template <class C>
+uint64_t workspace_bytes(const ladder::Shape& spec) {
+  const auto bytes = [&](auto tile) -> uint64_t {
+    using Tile = decltype(tile);
+    const uint64_t blocks = ladder::decoding::blocks_of<Tile>(spec);
+    const int shares = blocks == 0 ? 1 : decoding::shares_of<Tile>(blocks, spec.keys(), decoding::MOST_SHARES);
+    return ladder::decoding::parts_bytes(spec, shares);
+  };
+  return ladder::decoding::tiles_of_rows<C>(spec) > 1 ? bytes(typename C::Wide()) : bytes(typename C::Short());
+}
+
+template <class T, class Byte>
+ladder::Variant variant(ladder::Element byte, ladder::Variant rest = {}) {
+  using C = Config<T, Byte, 16, 32, 8, 3>;
+  rest = ladder::decoding::variant<C>(std::move(rest));
+  rest.accepts.kv = byte;
+  rest.accepts.scales = ladder::Scales::token;
+  rest.accepts.min_d = rest.accepts.d_step = 16;
+  rest.workspace_bytes = workspace_bytes<C>;
+  return ladder::make_variant<C>(run<C>, flash_attention<C, true>, predict<C>, std::move(rest));
+}
+
+const ladder::Registration registration({
+    .name = "d25_tokens",
+    .previous = "d13_bytes",
+    .role = ladder::Role::branch,
+    .more_lines =
+        {ladder::MoreLines::is_new,
+         "Scales come with the keys, and a weight times one has to fit into f16, so a row's maximum is of both."},
+    .idea = "Of bytes, too, each key has its scales: K's multiplies a column of S, and V's one of P.",
+    .limit = "d13_bytes has one scale for a head, which has to be known before the last token comes.",
+    .prediction =
+        "In turns, in a graph, 32 heads over 8, one query, e4m3, over the time of d13 on the same problem with a scale "
+        "for each head: batch 8 beside 65536 keys 1.04, within 2 %: a key and its value are 264 bytes where they were "
+        "256, which is 3.1 %, and a warp's loop has no more instructions, for what d13 does about huge scores is gone: "
+        "936 in the machine code where d13 has 970, those with them that are seldom executed. Batch 1 beside 1024 keys "
+        "1.03, within 3 %: a tile is there when its scales are, and these are two requests more for a lane.",
+    .min_sm = 90,
+    .needs = "mma.m16n8k16 in f16, cvt of e4m3, cp.async, shfl, griddepcontrol, 198 KiB of shared memory",
+    .resources = {{.sm = 90, .registers = 255, .spill_bytes = 80, .reason = "with 32 rows: O has 128 and Q 64"}},
+    .variants = {variant<bf16, E4m3>(ladder::Element::e4m3),
+                 variant<f16, E4m3>(ladder::Element::e4m3, {.label = "f16"}),
+                 variant<bf16, Int8>(ladder::Element::s8, {.label = "int8"}),
+                 variant<f16, Int8>(ladder::Element::s8, {.label = "f16, int8"})},
+});
+
+}  // namespace
