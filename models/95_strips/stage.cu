@@ -3,29 +3,17 @@
 
 namespace {
 
-// Products are a strip's, of 64 queries, and a tile of keys. A strip goes over those that some of its queries see, and over all but one
-// of those that its pair sees: four strips of one head, or the same two of each of two.
+// Products are a strip's and a tile of keys. Of one head a pair has four strips, and of each of two heads the same two.
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
   const bool has_twins = spec.causal && spec.heads / spec.key_heads() % 2 == 0;
   const ladder::Forward pairs(spec, C::BR, C::BC, has_twins ? 1 : 2, spec.causal && !has_twins);
-  const int64_t in_pair = has_twins ? 2 : 4, ahead = spec.keys() - spec.n;
-  uint64_t strips = 0, products = 0;
-  const auto tiles_before = [&](int64_t query) {
-    const int64_t end = spec.causal ? ladder::min<int64_t>(query, spec.n) + ahead : spec.keys();
-    return ladder::tiles_of(ladder::max<int64_t>(end, 1), C::BC);
-  };
-  for (; spec.keys() > 0 && strips * STRIP < uint64_t(spec.n); strips += in_pair) {
-    const int64_t end = (strips + in_pair) * STRIP;
-    for (int64_t query = strips * STRIP; query < end; query += STRIP)
-      products += ladder::max(tiles_before(query + STRIP), tiles_before(end) - 1);
-  }
-  strips *= spec.batch_heads(), products *= spec.batch_heads();
+  const ladder::Strips strips(spec, has_twins ? 2 : 4, C::BC, 1);
   const uint64_t blocks = has_twins ? ladder::min<uint64_t>(pairs.queries, spec.multiprocessors / 2 * 2) : pairs.blocks;
-  return {.wgmma = products * (C::COLUMNS / 16 + C::BC / 16),
-          .wgmma_left_running = (products - strips) * (C::BC / 16),
+  return {.wgmma = strips.tiles * (C::COLUMNS / 16 + C::BC / 16),
+          .wgmma_left_running = (strips.tiles - strips.count) * (C::BC / 16),
           .yes_votes = ladder::NONE,
-          .barriers = 2 * blocks + strips};
+          .barriers = 2 * blocks + strips.count};
 }
 
 template <class C>

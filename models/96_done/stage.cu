@@ -3,45 +3,22 @@
 
 namespace {
 
-// Strips of 64 queries, of all heads: how many tiles of keys they walk over, from their block's first one on and at least that one, and
-// how many of them are done before the block is.
-struct Strips {
-  uint64_t tiles = 0, early = 0;
-};
-template <class C>
-Strips strips_of(const ladder::Spec& spec) {
-  const int64_t n_q = spec.n, n_k = spec.keys(), right = spec.causal ? 0 : spec.right;
-  const auto end_of = [&](int64_t query) {  // of the tiles that the last query before this one sees
-    const int64_t last = ladder::min(query, n_q) - 1;
-    return ladder::tiles_of(right < 0 ? n_k : ladder::min(last + 1 + n_k - n_q + right, n_k), C::BC);
-  };
-  Strips strips;
-  for (int64_t tile = 0; n_k > 0 && tile < n_q; tile += C::BR) {
-    const int64_t begin = spec.left < 0 ? 0 : ladder::max<int64_t>(tile + n_k - n_q - spec.left, 0) / C::BC;
-    for (int64_t query = tile; query < tile + C::BR; query += 64) {
-      const int64_t end = ladder::max(query < n_q ? end_of(query + 64) : 0, begin + 1);
-      strips.tiles += end - begin, strips.early += end < end_of(tile + C::BR);
-    }
-  }
-  return {strips.tiles * spec.batch_heads(), strips.early * spec.batch_heads()};
-}
-
 // Of the tiles of queries blocks take one at a time, under a mask a long walk and a short one. A warpgroup has its turn on all of the
 // block's tiles of keys, and multiplies with those that it sees.
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
   const bool is_window = ladder::models::is_window(spec), is_whole = spec.softcap > 0 || spec.alibi;
   const ladder::Forward walks(spec, C::BR, C::BC, 1, spec.causal && !is_window);
-  const uint64_t turns = walks.tiles * C::WARPS / 4, first = walks.queries * C::WARPS / 4;
-  const Strips strips = is_whole ? Strips{turns} : strips_of<C>(spec);
+  const ladder::Strips strips(spec, C::BR / 64, C::BC, is_whole ? 0 : spec.keys());
   ladder::Counts counts = ladder::models::products<C>(HEAD_DIM, walks);
   counts.wgmma = strips.tiles * (HEAD_DIM / 16 + C::BC / 16);
-  counts.wgmma_left_running = (strips.tiles - first) * (C::BC / 16);
+  counts.wgmma_left_running = (strips.tiles - strips.count) * (C::BC / 16);
   // In the first tile, and where a warp is careful; with a window or a softcap there is more to look for.
   counts.votes_on_scores = is_window || spec.softcap > 0 ? 0 : walks.queries * C::WARPS;
   // All but those of the first tile, and of the last one, where it is the block's last, too.
-  counts.products_in_turns = 4 * ((strips.tiles - first) * (HEAD_DIM / 16 + C::BC / 16) + strips.early * (C::BC / 16));
-  counts.barriers += turns - first;  // a warpgroup's, for each tile of keys
+  counts.products_in_turns = counts.wgmma - strips.count * (HEAD_DIM / 16 + C::BC / 16) + strips.early * (C::BC / 16);
+  counts.products_in_turns *= 4;                                 // warps
+  counts.barriers += walks.tiles * C::WARPS / 4 - strips.count;  // a warpgroup's, for each tile of keys
   return counts;
 }
 
