@@ -105,10 +105,12 @@ struct Spec {
   bool has_cache() const { return page != 0; }
   // Beside Q of 16 bits K and V are bytes times a scale of each head, of which a kernel makes f16 to multiply them with Q; or of four bits,
   // times a scale of each key of each head, of which it makes bf16, or for Q in f16 of K that. Or Q is bytes, too, times scales of its own
-  // heads, and bytes are what is multiplied.
+  // heads, and bytes are what is multiplied. Or Q and K are int8, each row of a head times a scale of its own, and V is as O.
   bool has_scales() const { return has_Q_scales() || has_token_scales() || (has_16_bits(q_type) && is_byte(kv_type)); }
   bool has_Q_scales() const { return q_type == Element::e4m3 && kv_type == Element::e4m3 && has_16_bits(o_type); }
   bool has_token_scales() const { return has_16_bits(q_type) && kv_type == Element::s4; }
+  bool has_row_scales() const { return q_type == Element::s8 && kv_type == Element::s8 && has_16_bits(o_type); }
+  Element v_type() const { return has_row_scales() ? o_type : kv_type; }
   static bool has_16_bits(Element type) { return type == Element::f16 || type == Element::bf16; }
   static bool is_byte(Element type) { return type == Element::e4m3 || type == Element::e5m2 || type == Element::s8; }
   int64_t batch_heads() const { return int64_t{batch} * heads; }
@@ -219,6 +221,7 @@ void convert(const Arguments& arguments, CacheScoreParams& params);
 void convert(const Arguments& arguments, ByteParams& params);
 void convert(const Arguments& arguments, TokenScaleParams& params);
 void convert(const Arguments& arguments, ByteInputParams& params);
+void convert(const Arguments& arguments, RowScaleParams& params);
 void convert(const Arguments& arguments, IntervalParams& params);
 void convert(const Arguments& arguments, BlockParams& params);
 void convert(const Arguments& arguments, GradientParams& params);
