@@ -185,8 +185,8 @@ __device__ __forceinline__ void attend(const RowScaleParams& p, const Smem<C>& s
       wgmma_ss_s8(S_sums, wgmma_advance(Q_here, slice * SLICE), wgmma_advance(K_here, slice * SLICE), slice > 0);
     wgmma_commit();
   };
-  // Of the lane's keys of a tile, two of every eight, while QK runs. Keys behind the last one are hidden anyway, and get
-  // its scale; where the tile `has_all` there are none.
+  // Of the lane's keys of a tile, two of every eight, while QK runs. Keys behind the last one are hidden, and get its
+  // scale; where the tile `has_all` there are none.
   const auto read_K_scales = [&](int tile, bool has_all) {
     const int first = (tile - smem.told(round)[Work::ZERO]) * BC;
     const int last = has_all ? BC : p.n_k - 1 - first - FragmentC::col(lane, 0);

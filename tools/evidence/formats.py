@@ -1,5 +1,5 @@
 """What keys and values in a byte, or in half of one, cost in accuracy, whatever kernel reads them: the error of O in double precision.
-decoding/d13_bytes/README.md and d17_nibbles show it.
+decoding/d13_bytes/README.md and d17_nibbles show it. And what queries and keys in a byte cost, of which fp8/f05_exact speaks.
     python3 -m tools.evidence.formats"""
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ def inputs(kind: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         K[:, ::32] *= 16
         V[:, ::32] *= 16
         Q[:, ::32] /= 16
+    if kind == "shifted":  # four columns of K are the same in all keys, but for what they would be otherwise
+        K[:, ::32] += 16
     return Q, K, V
 
 
@@ -55,27 +57,47 @@ FORMATS = {
 }
 
 
+OF_QUERIES = {
+    "e4m3, a scale a head": lambda x: scaled(x, 448, e4m3),
+    "int8, a scale a head": lambda x: scaled(x, 127, np.rint),
+    "int8, a scale a row": lambda x: scaled(x, 127, np.rint, 1),
+}
+
+
+def less_mean(K: np.ndarray) -> np.ndarray:
+    """Every key less the mean of all: each query's scores change by one number, and no weight does."""
+    return K - K.mean(0)
+
+
 def attention(Q: np.ndarray, K: np.ndarray, V: np.ndarray) -> np.ndarray:
     S = Q @ K.T / np.sqrt(D)
     P = np.exp(S - S.max(1, keepdims=True))
     return P @ V / P.sum(1, keepdims=True)
 
 
-def main() -> None:
-    kinds = ("normal", "trained", "outliers")
+def table(kinds: tuple[str, ...], formats: dict) -> None:
+    """Of each format what it makes of Q, K and V, and the root mean square error of O over that of O."""
     print(f"| | {' | '.join(kinds)} |")
     print("|---|" + "---:|" * len(kinds))
-    for name, rounded in FORMATS.items():
+    for name, rounded in formats.items():
         errors = []
         for kind in kinds:
             squares = sizes = 0.0
             for seed in range(4):
                 Q, K, V = inputs(kind, seed)
                 right = attention(Q, K, V)
-                squares += np.square(attention(Q, rounded(K), rounded(V)) - right).sum()
+                squares += np.square(attention(*rounded(Q, K, V)) - right).sum()
                 sizes += np.square(right).sum()
             errors.append(f"{100 * np.sqrt(squares / sizes):.2f} %")
         print(f"| {name} | {' | '.join(errors)} |")
+
+
+def main() -> None:
+    table(("normal", "trained", "outliers"), {name: lambda Q, K, V, of=of: (Q, of(K), of(V)) for name, of in FORMATS.items()})
+    print()
+    plain = {name: lambda Q, K, V, of=of: (of(Q), of(K), V) for name, of in OF_QUERIES.items()}
+    smooth = {f"{name}, K less its mean": lambda Q, K, V, of=of: (of(Q), of(less_mean(K)), V) for name, of in OF_QUERIES.items()}
+    table(("normal", "trained", "outliers", "shifted"), plain | smooth)
 
 
 if __name__ == "__main__":
