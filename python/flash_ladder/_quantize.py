@@ -1,4 +1,4 @@
-"""quantize_kv(): keys and values of a byte each, or of half of one, for flash_attn_with_kvcache."""
+"""quantize_kv(): keys and values of a byte each, or of half of one, for flash_attn_with_kvcache. quantize_qk(): queries and keys of int8."""
 
 from __future__ import annotations
 
@@ -55,20 +55,57 @@ def quantize_kv(k, v, dtype="float8_e4m3fn", *, k_descale=None, v_descale=None):
             if tuple(scale.shape) != scaled:
                 form = "[batch, n, kv_heads]" if of_tokens else "[batch, kv_heads]"
                 raise ValueError(f"{of}_descale has the shape {list(scale.shape)}; it must be {form}, here {list(scaled)}.")
-        bytes_, scale = (_by_torch if is_of_torch(k) else _by_numpy)(arrays, array, scale, name)
+        bytes_, scale = (_by_torch if is_of_torch(k) else _by_numpy)(arrays, array, scale, name, of_tokens)
         results.append(bytes_)
         scales.append(scale)
     return (*results, *scales)
 
 
-def _by_torch(arrays, array, scale, name: str):
+def quantize_qk(q, k, *, smooth_k=True):
+    """Queries and keys in int8, each row with a scale of its own, for attention() beside values of 16 bits.
+
+    A scale is the largest magnitude of a row over 127, and 0 of a row of zeros. Each number is divided by it in float32 and rounded to the
+    nearest whole number, of two that are as near to the even one; NaN becomes 0.
+
+    With smooth_k the mean of a head's keys is taken from each of them before, in float32. It adds the same to all scores of a query, so no
+    weight and no result changes; but a column that is large in all keys alike no longer makes their steps large. The logarithms of row sums
+    are those of the keys that are left.
+
+    Args:
+        q: [batch, n_q, heads, d], of PyTorch, NumPy or CuPy.
+        k: [batch, n_k, kv_heads, d], as q.
+        smooth_k: The mean of a head's keys is taken from them.
+
+    Returns:
+        q and k in int8, q_descale [batch, n_q, heads] and k_descale [batch, n_k, kv_heads], float32, in whose memory a head's scales stand
+        side by side, as attention takes them.
+
+    Raises:
+        ValueError: The arrays do not fit together.
+        TypeError: Something is of the wrong type.
+    """
+    if is_of_jax(q):
+        raise TypeError("q is of JAX, for which no rung reads bytes.\n  PyTorch, NumPy and CuPy have such arrays")
+    arrays, by = library_of(q), _by_torch if is_of_torch(q) else _by_numpy
+    for of, array in (("q", q), ("k", k)):
+        _attention.Call._refuse_another_kind(arrays, of, array, q)
+        if len(array.shape) != 4:
+            raise ValueError(f"{of} has the shape {list(array.shape)}; it must be [batch, n, heads, d].")
+    k = k.detach().float() if is_of_torch(k) else k.astype("float32")
+    if smooth_k and k.shape[1]:
+        k = k - k.mean(1, keepdim=True) if is_of_torch(k) else k - k.mean(1, keepdims=True)
+    (q, q_scale), (k, k_scale) = (by(arrays, each, None, "int8", True) for each in (q, k))
+    return q, k, *(arrays.swap(arrays.contiguous(arrays.swap(scale))) for scale in (q_scale, k_scale))
+
+
+def _by_torch(arrays, array, scale, name: str, of_tokens: bool):
     torch, largest = arrays.torch, LARGEST[name]
     numbers = array.detach().float()
     if scale is None:
-        axes = 3 if name == "int4" else (1, 3)
+        axes = 3 if of_tokens else (1, 3)
         scale = numbers.abs().amax(axes) / largest if numbers.numel() else numbers.new_zeros(numbers.shape).sum(axes)
     scale = scale.float()
-    of_each = scale[..., None] if name == "int4" else scale[:, None, :, None]
+    of_each = scale[..., None] if of_tokens else scale[:, None, :, None]
     numbers = (numbers / torch.where(of_each == 0, 1.0, of_each)).clamp(-8 if name == "int4" else -largest, largest)
     if name == "float8_e4m3fn":
         return numbers.to(torch.float8_e4m3fn), scale
@@ -83,14 +120,14 @@ def _packed(numbers):
     return numbers[..., ::2] & 15 | numbers[..., 1::2] << 4
 
 
-def _by_numpy(arrays, array, scale, name: str):
+def _by_numpy(arrays, array, scale, name: str, of_tokens: bool):
     module, largest = arrays.module, LARGEST[name]
     numbers = array.astype("float32")
     if scale is None:
-        axes = 3 if name == "int4" else (1, 3)
+        axes = 3 if of_tokens else (1, 3)
         scale = abs(numbers).max(axes) / module.float32(largest) if numbers.size else numbers.sum(axes)
     scale = scale.astype("float32")
-    of_each = scale[..., None] if name == "int4" else scale[:, None, :, None]
+    of_each = scale[..., None] if of_tokens else scale[:, None, :, None]
     numbers = module.clip(numbers / module.where(of_each == 0, module.float32(1), of_each), -8 if name == "int4" else -largest, largest)
     if name != "float8_e4m3fn":
         numbers = module.nan_to_num(module.rint(numbers)).astype("int8")
