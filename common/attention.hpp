@@ -94,6 +94,14 @@ struct ByteInputParams : ModelParams {
   } Q_scales, K_scales, V_scales;
 };
 
+// Q and K of a byte, int8, times a scale of each row of a head. V and O have the same 16 bits.
+struct RowScaleParams : ModelParams {
+  struct Scales {
+    const float* of;      // [batch, heads, n_q], or of K [batch, kv_heads, n_k], a head's side by side; none below 0
+    int64_t batch, head;  // strides
+  } Q_scales, K_scales;
+};
+
 // And with what becomes of a score s = Q K^T * softmax_scale before the softmax: softcap * tanh(s / softcap) unless
 // softcap is 0, and then s - slope * |distance|, of a key from the query's own. A sink is a score of each row that
 // belongs to no key.

@@ -18,7 +18,7 @@
 //   clusters   cluster_rank  cluster_sync  mbarrier_arrive_remote  cp_async_bulk_tensor_4d_multicast
 //              mapa  st_shared_cluster_b32  st_async_b32
 //   tensor     ldmatrix_x4  ldmatrix_x2_trans  ldmatrix_x4_trans  stmatrix_x4  stmatrix_x4_trans  mma_m16n8k16{,_bf16}
-//   wgmma      wgmma_descriptor  wgmma_advance  wgmma_fence  wgmma_{ss,rs}{,_bf16,_e4m3}  wgmma_commit
+//   wgmma      wgmma_descriptor  wgmma_advance  wgmma_fence  wgmma_{ss,rs}{,_bf16,_e4m3}  wgmma_ss_s8  wgmma_commit
 //              wgmma_wait  setmaxnreg_dec  setmaxnreg_inc
 //   wmma       wmma_fill  wmma_load_{a,b_row,b_col,c}  wmma_store_d  wmma_mma, on WmmaA WmmaB{Row,Col} WmmaAccumulator
 //   numbers    pack_{f16,bf16,e4m3,e5m2}x2  unpack_{e4m3,e5m2}x2  sub_{f16,bf16}x2  prmt_b32  lop3_b32  to_float  to_f16  to_bf16  ex2_approx  tanh_approx  max3_s32  fmaxf  logf

@@ -163,6 +163,29 @@ void multiply_tile_e4m3(const std::byte* a, const std::byte* b, float* c, uint32
 }
 
 #if defined(__x86_64__)
+__attribute__((target_clones("avx2", "default")))
+#endif
+void multiply_tile_s8(const std::byte* a, const std::byte* b, float* c, uint32_t n) {
+  constexpr uint32_t DEPTH = 32;
+  static thread_local std::vector<int32_t> rows;   // of B, [DEPTH][n]
+  static thread_local std::vector<uint32_t> sums;  // of a row
+  rows.resize(DEPTH * n);
+  sums.resize(n);
+  for (uint32_t column = 0; column < n; ++column) {
+    for (uint32_t k = 0; k < DEPTH; ++k) rows[k * n + column] = static_cast<int8_t>(b[column * DEPTH + k]);
+  }
+  for (uint32_t row = 0; row < 64; ++row) {
+    std::memcpy(sums.data(), c + row * n, n * sizeof(float));
+    for (uint32_t k = 0; k < DEPTH; ++k) {
+      const int32_t factor = static_cast<int8_t>(a[row * DEPTH + k]);
+      for (uint32_t column = 0; column < n; ++column)
+        sums[column] += static_cast<uint32_t>(factor * rows[k * n + column]);
+    }
+    std::memcpy(c + row * n, sums.data(), n * sizeof(float));
+  }
+}
+
+#if defined(__x86_64__)
 namespace {
 
 #define EMULATOR_AVX2 __attribute__((target("avx2,fma,f16c")))

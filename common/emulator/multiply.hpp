@@ -35,6 +35,9 @@ struct FactorE4m3 {
 FactorE4m3 factor_e4m3(float value);
 void add_products_e4m3(const FactorE4m3* a, const float* b, const float* b_powers, size_t stride, float* c, size_t n);
 
+// And in int8, with the bits of int32 in C: exact sums, which wrap.
+void multiply_tile_s8(const std::byte* a, const std::byte* b, float* c, uint32_t n);
+
 // `count` elements of 16 bits, a multiple of 8.
 using ToFloats = void (*)(const std::byte* elements, float* floats, uint32_t count);
 extern const ToFloats to_floats, bf16_to_floats;

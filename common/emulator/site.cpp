@@ -78,6 +78,7 @@ const InstructionInfo& info(Instruction instruction) {
       {"wgmma.rs.bf16", 0, false, 90},
       {"wgmma.ss.e4m3", 0, false, 90},
       {"wgmma.rs.e4m3", 0, false, 90},
+      {"wgmma.ss.s8", 0, false, 90},
       {"wgmma.fence", 0, false, 90},
       {"wgmma.commit_group", 0, false, 90},
       {"wgmma.wait_group", 0, false, 90},

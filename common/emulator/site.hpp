@@ -79,6 +79,7 @@ enum class Instruction : uint8_t {
   wgmma_rs_bf16,
   wgmma_ss_e4m3,
   wgmma_rs_e4m3,
+  wgmma_ss_s8,
   wgmma_fence,
   wgmma_commit,
   wgmma_wait,
@@ -115,7 +116,7 @@ inline bool is_bulk_store(Instruction instruction) {
   return instruction >= Instruction::cp_async_bulk_store && is_bulk_copy(instruction);
 }
 inline bool is_wgmma(Instruction instruction) {
-  return instruction >= Instruction::wgmma_ss && instruction <= Instruction::wgmma_rs_e4m3;
+  return instruction >= Instruction::wgmma_ss && instruction <= Instruction::wgmma_ss_s8;
 }
 
 struct Site {

@@ -332,6 +332,10 @@ void multiply_tiles(TileReader& reader, Warpgroup& group, std::vector<float>& D)
     multiply_tile_e4m3(A_bytes.data(), B_bytes.data(), D.data(), own.n);
     return;
   }
+  if (own.element == ladder::Element::s8) {
+    multiply_tile_s8(A_bytes.data(), B_bytes.data(), D.data(), own.n);
+    return;
+  }
   const ToFloats convert = own.element == ladder::Element::bf16 ? bf16_to_floats : to_floats;
   A.resize(WARPGROUP_ROWS * K);
   B.resize(K * own.n);
@@ -351,7 +355,7 @@ void multiply_tiles(TileReader& reader, Warpgroup& group, std::vector<float>& D)
 // ---- products -------------------------------------------------------------------------------------------------------
 
 uint32_t depth_of(ladder::Element element) {
-  return element == ladder::Element::e4m3 ? K_BYTES : K_BYTES / 2;
+  return element == ladder::Element::e4m3 || element == ladder::Element::s8 ? K_BYTES : K_BYTES / 2;
 }
 
 void require_agreement(SiteId site, const Warpgroup& group) {
@@ -446,7 +450,8 @@ void wgmma(const WgmmaOperands& operands, CallSite call) {
   Block& block = *current.block;
   block.scheduler.begin_only();
   const bool in_shared = operands.a == nullptr;
-  const Instruction instruction = operands.element == ladder::Element::e4m3
+  const Instruction instruction = operands.element == ladder::Element::s8 ? Instruction::wgmma_ss_s8
+                                  : operands.element == ladder::Element::e4m3
                                       ? (in_shared ? Instruction::wgmma_ss_e4m3 : Instruction::wgmma_rs_e4m3)
                                   : operands.element == ladder::Element::bf16
                                       ? (in_shared ? Instruction::wgmma_ss_bf16 : Instruction::wgmma_rs_bf16)

@@ -80,6 +80,12 @@ void wgmma_rs_e4m3(float (&d)[N_TILES][4], const uint32_t (&a)[4], uint64_t b, b
                    CallSite site = CallSite::current()) {
   wgmma({&d[0][0], 8 * N_TILES, a, 0, b, accumulate, false, ladder::Element::e4m3}, site);
 }
+// Its sums are int32, and in flight none that 128 products of bytes add up to.
+template <int N_TILES>
+void wgmma_ss_s8(int32_t (&d)[N_TILES][4], uint64_t a, uint64_t b, bool accumulate = true,
+                 CallSite site = CallSite::current()) {
+  wgmma({reinterpret_cast<float*>(d), 8 * N_TILES, nullptr, a, b, accumulate, false, ladder::Element::s8}, site);
+}
 
 // All blocks are taken to start with the most registers that their launch bounds could give: 65536 / threads.
 void setmaxnreg(uint32_t count, bool takes, CallSite site);

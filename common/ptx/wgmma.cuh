@@ -41,6 +41,7 @@ __device__ __forceinline__ uint64_t wgmma_advance(uint64_t descriptor, uint32_t 
 struct WgmmaRegisters {
   static __forceinline__ __device__ void keep(float& value) { asm volatile("" : "+f"(value)::"memory"); }
   static __forceinline__ __device__ void keep(uint32_t& value) { asm volatile("" : "+r"(value)::"memory"); }
+  static __forceinline__ __device__ void keep(int32_t& value) { asm volatile("" : "+r"(value)::"memory"); }
   template <class Element, int COUNT>
   static __forceinline__ __device__ void keep(Element (&elements)[COUNT]) {
 #pragma unroll
@@ -92,6 +93,8 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
   ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, " \
   "%114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 #define WGMMA_TILE(t) "+f"(d[t][0]), "+f"(d[t][1]), "+f"(d[t][2]), "+f"(d[t][3])
+#define WGMMA_TILE_S32(t) "+r"(d[t][0]), "+r"(d[t][1]), "+r"(d[t][2]), "+r"(d[t][3])
+#define WGMMA_TILES_S32(t) WGMMA_TILE_S32(t), WGMMA_TILE_S32(t + 1), WGMMA_TILE_S32(t + 2), WGMMA_TILE_S32(t + 3)
 #define WGMMA_TILES(t) WGMMA_TILE(t), WGMMA_TILE(t + 1), WGMMA_TILE(t + 2), WGMMA_TILE(t + 3)
 #define WGMMA_D_8 WGMMA_TILE(0)
 #define WGMMA_D_32 WGMMA_TILES(0)
@@ -206,6 +209,26 @@ __device__ __forceinline__ void wgmma_rs_e4m3(float (&d)[N_TILES][4], const uint
   else WGMMA_NONE;
 }
 
+// And in int8, with sums in int32: exact, as no row is so long that one would leave them. N = 64 or 128; the sums of more do not
+// fit beside others.
+#define WGMMA_S8_SS(N, A, B, ACCUMULATE, ...)                                                                   \
+  if constexpr (8 * N_TILES == N)                                                                               \
+  asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %" #ACCUMULATE                               \
+               ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k32.s32.s8.s8 {" WGMMA_TEXT_##N "}, %" #A ", %" #B \
+                                                                                             ", accumulate;\n}" \
+               : __VA_ARGS__                                                                                    \
+               : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)))
+template <int N_TILES>
+__device__ __forceinline__ void wgmma_ss_s8(int32_t (&d)[N_TILES][4], uint64_t a, uint64_t b, bool accumulate = true) {
+  needs_sm_90a();
+  WGMMA_S8_SS(64, 32, 33, 34, WGMMA_TILES_S32(0), WGMMA_TILES_S32(4));
+  else WGMMA_S8_SS(128, 64, 65, 66, WGMMA_TILES_S32(0), WGMMA_TILES_S32(4), WGMMA_TILES_S32(8), WGMMA_TILES_S32(12));
+  else WGMMA_NONE;
+}
+
+#undef WGMMA_S8_SS
+#undef WGMMA_TILE_S32
+#undef WGMMA_TILES_S32
 #undef WGMMA_BYTES
 #undef WGMMA_BYTES_SS
 #undef WGMMA_BYTES_RS

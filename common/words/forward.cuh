@@ -628,8 +628,8 @@ __device__ __forceinline__ void finish_rows(const ModelParams& p, const Work& wo
 // in a window its first. Who releases such a tile waits for it, and nobody else: a warp that came late would miss the
 // phase. A branch and no loop, for ptxas: of two shares one after the other it is one tile at most, number up_to - 1 if
 // `end` is below that.
-template <bool IS_NEEDED, int BLOCKS, class Ring, class Release>
-__device__ __forceinline__ void let_pass(const Ring& K, const Ring& V, int end, int up_to,
+template <bool IS_NEEDED, int BLOCKS, class RingK, class RingV, class Release>
+__device__ __forceinline__ void let_pass(const RingK& K, const RingV& V, int end, int up_to,
                                          Release release LADDER_SITE_PARAMETER) {
   if (IS_NEEDED && threadIdx.x % 128 < BLOCKS && end < up_to) {
     K.wait_full(up_to - 1 LADDER_SITE);  // safe to release: it is not on its way any more

@@ -114,6 +114,10 @@ inline uint32_t as_e4m3(int value) {  // up to 16: more have a step of 2
   const auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
   return value == 0 ? 0 : (bits >> 24 & 0x80) | (((bits >> 20 & 0x7ff) - (120 << 3)) & 0x7f);
 }
+// Another one, of all that a byte has: sums are as large as they come.
+inline uint32_t as_s8(int value) {
+  return static_cast<uint8_t>(16 * value - std::max(value, 0) % 3);
+}
 
 // A[16 x 16] and B[16 x 8] as f16 or bf16, C[16 x 8] as integers: small enough that every order of summation is exact.
 inline std::vector<uint32_t> mma_operands(uint32_t (*element)(int) = as_f16) {
@@ -155,7 +159,7 @@ inline std::vector<uint32_t> wmma_operands() {
 // A[64 x 64] and 64 x n of B, so small that every sum is exact and all columns of D differ.
 inline std::vector<uint32_t> wgmma_operands(uint32_t n, uint32_t (*element)(int) = as_f16) {
   std::vector<uint32_t> words;
-  const int in_a_word = element == as_e4m3 ? 4 : 2, bits = 32 / in_a_word;
+  const int in_a_word = element == as_e4m3 || element == as_s8 ? 4 : 2, bits = 32 / in_a_word;
   const auto add = [&](uint32_t rows, auto value) {
     for (uint32_t word = 0; word < rows * 32; ++word) {
       words.push_back(0);
@@ -600,6 +604,8 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     wgmma("wgmma_rs_bf16.n256_trans_b", wgmma_rs_case<256, true, bf16>, 256, as_bf16),
     wgmma("wgmma_ss_e4m3", wgmma_ss_case<64, false, e4m3>, 64, as_e4m3),
     wgmma("wgmma_ss_e4m3.n128", wgmma_ss_case<128, false, e4m3>, 128, as_e4m3),
+    wgmma("wgmma_ss_s8", wgmma_ss_case<64, false, int8_t, int32_t>, 64, as_s8),
+    wgmma("wgmma_ss_s8.n128", wgmma_ss_case<128, false, int8_t, int32_t>, 128, as_s8),
     wgmma("wgmma_rs_e4m3", wgmma_rs_case<64, false, e4m3>, 64, as_e4m3),
     wgmma("wgmma_rs_e4m3.n128", wgmma_rs_case<128, false, e4m3>, 128, as_e4m3),
     {.primitive = "wgmma_fence", .what = "D is thread number t, then D += A B over k = 0..15, D *= 2, D += A B over k = 16..31",

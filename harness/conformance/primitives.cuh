@@ -808,8 +808,8 @@ inline constexpr bool is_same = false;
 template <class A>
 inline constexpr bool is_same<A, A> = true;
 
-template <int N, bool TRANS_B, class Element>
-__device__ __forceinline__ void multiply_operands(float (&d)[N / 8][4]) {
+template <int N, bool TRANS_B, class Element, class Sum>
+__device__ __forceinline__ void multiply_operands(Sum (&d)[N / 8][4]) {
   const uint64_t a = wgmma_descriptor(smem_base());
   const uint64_t b = wgmma_descriptor(wgmma_B(), TRANS_B ? WGMMA_K * 128 : 16);
 #pragma unroll
@@ -818,12 +818,13 @@ __device__ __forceinline__ void multiply_operands(float (&d)[N / 8][4]) {
     if constexpr (is_same<Element, f16>) wgmma_ss<TRANS_B>(d, a_slice, b_slice, slice > 0);
     if constexpr (is_same<Element, bf16>) wgmma_ss_bf16<TRANS_B>(d, a_slice, b_slice, slice > 0);
     if constexpr (is_same<Element, e4m3>) wgmma_ss_e4m3(d, a_slice, b_slice, slice > 0);
+    if constexpr (is_same<Element, int8_t>) wgmma_ss_s8(d, a_slice, b_slice, slice > 0);
   }
 }
 
 // D as integers, row by row.
-template <int N>
-__device__ __forceinline__ void write_product(const float (&d)[N / 8][4], uint32_t* out) {
+template <int N, class Sum>
+__device__ __forceinline__ void write_product(const Sum (&d)[N / 8][4], uint32_t* out) {
   const uint32_t warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
 #pragma unroll
   for (uint32_t i = 0; i < N / 2; ++i) {
@@ -833,8 +834,8 @@ __device__ __forceinline__ void write_product(const float (&d)[N / 8][4], uint32
   }
 }
 // Of a wide D the sum of a thread's elements in each of its two rows, times their columns: 256 words.
-template <int N>
-__device__ __forceinline__ void write_sums(const float (&d)[N / 8][4], uint32_t* out) {
+template <int N, class Sum>
+__device__ __forceinline__ void write_sums(const Sum (&d)[N / 8][4], uint32_t* out) {
   uint32_t sums[2] = {};
 #pragma unroll
   for (uint32_t i = 0; i < N / 2; ++i) {
@@ -846,10 +847,10 @@ __device__ __forceinline__ void write_sums(const float (&d)[N / 8][4], uint32_t*
   out[2 * threadIdx.x + 1] = sums[1];
 }
 
-template <int N, bool TRANS_B, class Element = f16>
+template <int N, bool TRANS_B, class Element = f16, class Sum = float>
 __global__ void wgmma_ss_case(const uint32_t* in, uint32_t* out) {
   store_operands<N, TRANS_B>(in);
-  float d[N / 8][4];
+  Sum d[N / 8][4];
   wgmma_fence(d);
   multiply_operands<N, TRANS_B, Element>(d);
   wgmma_commit();

@@ -457,9 +457,13 @@ double page_of(const Spec& spec, const TensorSpec& K, int64_t i) {
   return static_cast<double>(K.place_of_page(sequence, j));
 }
 
-// `values` are [units, n, d]; the tensor takes its rows from them: row i of its unit u is row first + (i + turn) % n of
-// values' unit u / group, where the units of a group are turned by different amounts. Times a factor for each unit, each row or each column
-// of a unit, if there are any.
+// `values` are [units, n, d]; a tensor takes its rows from them: row i of its unit u is row first + (i + turn) % n of
+// values' unit u / group, where the units of a group are turned by different amounts. Of its row i, counted over all units, the row there.
+int64_t row_in_values(const TensorSpec& spec, int64_t i, int64_t n, int64_t group, int64_t first) {
+  const int64_t unit = i / spec.rows(), turned = (i % spec.rows() + unit % group * 29) % spec.rows();
+  return (unit / group) * n + first + turned;
+}
+// Times a factor for each unit, each row or each column of a unit, if there are any.
 Tensor tensor_of(const TensorSpec& spec, const Numbers& values, int64_t n, int64_t group, int64_t first,
                  const std::vector<float>& factors = {}, bool of_columns = false) {
   Tensor tensor(spec);
@@ -467,8 +471,7 @@ Tensor tensor_of(const TensorSpec& spec, const Numbers& values, int64_t n, int64
   parallel_for(spec.units() * spec.rows(), 256, [&](int64_t begin, int64_t end) {
     std::vector<float> numbers(static_cast<size_t>(d));
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t unit = i / spec.rows(), turned = (i % spec.rows() + unit % group * 29) % spec.rows();
-      const float* const from = &values.of[static_cast<size_t>(((unit / group) * n + first + turned) * d)];
+      const float* const from = &values.of[static_cast<size_t>(row_in_values(spec, i, n, group, first) * d)];
       const int64_t rows = spec.units() * spec.rows();
       const float* const factor =
           factors.empty() ? nullptr
@@ -553,6 +556,7 @@ Inputs make_inputs(InputKind kind, const Spec& spec, uint64_t seed) {
   square.n = std::max(spec.n, spec.keys());
   if (spec.has_scales()) square.kv_type = Element::f16;  // before they are bytes
   if (spec.has_Q_scales()) square.q_type = Element::f16;
+  if (spec.has_row_scales()) square.q_type = square.kv_type = spec.o_type;
   const QKV made = make_qkv(kind, square, seed);
   const int64_t group = spec.heads / spec.key_heads();
   const auto numbers_of = [&](std::string_view name) -> const Numbers& {
@@ -561,6 +565,15 @@ Inputs make_inputs(InputKind kind, const Spec& spec, uint64_t seed) {
   // What a tensor's numbers are multiplied by, of each unit or row that has a scale of its own.
   const auto scales_in = [&](const TensorSpec& tensor) {
     const Numbers& numbers = numbers_of(tensor.name);
+    if (spec.has_row_scales()) {
+      const bool is_Q = tensor.name == "Q";
+      std::vector<float> of_rows(static_cast<size_t>(tensor.units() * tensor.rows()));
+      for (int64_t i = 0; i < std::ssize(of_rows); ++i) {
+        const int64_t row = row_in_values(tensor, i, square.n, is_Q ? group : 1, is_Q ? square.n - spec.n : 0);
+        of_rows[static_cast<size_t>(i)] = scale_of(tensor.element, numbers, row, spec.d, seed + 2 * is_Q);
+      }
+      return of_rows;
+    }
     if (tensor.name != "Q") return scales_of(spec, tensor, numbers, square.n, seed + (tensor.name == "V"));
     std::vector<float> scales;
     for (int64_t unit = 0; unit < tensor.units(); ++unit)
@@ -573,7 +586,8 @@ Inputs make_inputs(InputKind kind, const Spec& spec, uint64_t seed) {
     if (each.name == "Q" || each.name == "K" || each.name == "V") {
       const bool is_Q = each.name == "Q";
       std::vector<float> factors;
-      if (is_Q ? spec.has_Q_scales() : spec.has_scales()) factors = scales_in(each);
+      const bool of_rows = spec.has_row_scales() && each.name != "V";
+      if (of_rows || (is_Q ? spec.has_Q_scales() : spec.has_scales())) factors = scales_in(each);
       for (float& scale : factors) scale = scale == 0 ? 1 : 1 / scale;
       Tensor& numbers =
           tensors.add(tensor_of(each, numbers_of(each.name), square.n, is_Q ? group : 1, is_Q ? square.n - spec.n : 0,

@@ -59,7 +59,8 @@ Problem make_question(const Shape& shape, std::span<const InputKind> kinds, uint
       continue;
     }
     // Bytes stay as they are, and what they are multiplied by changes.
-    const bool is_scaled = name == "Q" ? shape.has_Q_scales() : shape.has_scales();
+    const bool of_rows = shape.has_row_scales() && name != "V";
+    const bool is_scaled = of_rows || (name == "Q" ? shape.has_Q_scales() : shape.has_scales());
     Tensor& input = inputs[is_scaled ? fmt::format("{}_scales", name) : name];
     for (int64_t i = 0; i < input.spec().elements(); ++i) {
       input.set(i, std::ldexp(input[static_cast<size_t>(i)], exponent));

@@ -39,10 +39,13 @@ struct Head {
         K.length[size_t(key)] =
             spec.has_channel_scales() ? std::sqrt(squares) : K.length[size_t(key)] * K_scales[size_t(key)];
       }
+    } else if (spec.has_row_scales()) {
+      K_scales = Rows(inputs["K_scales"], head).rows;
     } else if (spec.has_scales()) {
       K_scale = inputs["K_scales"][static_cast<size_t>(head)];
       V_scale = inputs["V_scales"][static_cast<size_t>(head)];
     }
+    for (size_t key = 0; key < K_scales.size(); ++key) K.length[key] *= K_scales[key];
     for (const double length : K.length) {
       if (std::isfinite(length)) largest_key = std::max(largest_key, length);
     }
@@ -225,7 +228,7 @@ struct RowSolver {
     const bool become_f16 = spec.has_scales() && !are_bytes && !Spec::is_nibble(spec.kv_type);
     const Element multiplied = become_f16                                           ? Element::f16
                                : spec.has_scales() && Spec::is_nibble(spec.kv_type) ? Element::bf16
-                                                                                    : spec.kv_type;
+                                                                                    : spec.v_type();
     // A column's scale of K is its query's, and those of a head relative to the largest, so that a query's numbers do not grow.
     float unit = 1;
     if (of_columns) {
@@ -251,7 +254,7 @@ struct RowSolver {
     });
     const auto scale_keys = [&](auto& values, const std::vector<float>& scales) {
       for_each(runs, [&](const Keys& run, int64_t at) {
-        for (int64_t j = 0; of_keys && j < run.size(); ++j) values[at + j] *= scales[run.first + j];
+        for (int64_t j = 0; !scales.empty() && j < run.size(); ++j) values[at + j] *= scales[run.first + j];
       });
     };
     scale_keys(S, head.K_scales);
@@ -512,6 +515,11 @@ Reference make_reference(const Spec& spec, const Inputs& inputs, const std::vect
                          Beside beside) {
   const Tensor& Q = inputs["Q"];
   const int64_t group = spec.heads / spec.key_heads();
+  const auto scale_of_Q = [&](const Cell& cell) {
+    if (!spec.has_Q_scales() && !spec.has_row_scales()) return 1.0;
+    const Tensor& scales = inputs["Q_scales"];
+    return scales[static_cast<size_t>(scales.spec().index(cell.unit, spec.has_row_scales() ? cell.row : 0))];
+  };
   Reference reference;
   reference.answers = {{.output = "O", .columns = spec.d, .cells = cells, .group = group, .sets = sets},
                        {.output = "LSE", .columns = 1, .cells = cells, .group = group, .sets = sets}};
@@ -536,8 +544,7 @@ Reference make_reference(const Spec& spec, const Inputs& inputs, const std::vect
         const auto [unit, row] = cells[i];
         const int64_t sequence = unit / spec.heads;
         const RowResult result =
-            solver.solve(Q, spec.has_Q_scales() ? inputs["Q_scales"][static_cast<size_t>(unit)] : 1,
-                         Q.spec().index(unit, row), runs_of_keys(spec, sequence, row),
+            solver.solve(Q, scale_of_Q(cells[i]), Q.spec().index(unit, row), runs_of_keys(spec, sequence, row),
                          key_of_query(spec, sequence, row), modifiers_of(spec, inputs, unit), &O.values[i * spec.d]);
         LSE.values[i] = result.lse;
         LSE.row_tolerance[i] = result.lse_tolerance;

@@ -239,7 +239,8 @@ const std::vector<WordRow>& words() {
                     [](Spec& spec, std::string_view value) { return number(value, 0, int(MOST), spec.n_k); }});
     rows.push_back(integer("d", &Spec::d, 1));
     for (const ElementInfo& each : all_elements()) rows.push_back(element(each));
-    rows.push_back({"types", "the types of Q, of K and V, and of O, as in e4m3,e4m3,bf16",
+    rows.push_back({"types",
+                    "the types of Q, of K and V, and of O, as in e4m3,e4m3,bf16; beside Q and K in s8 V has that of O",
                     [](const Spec& spec) {
                       const bool same = spec.q_type == spec.kv_type && spec.kv_type == spec.o_type;
                       return same ? ""

@@ -200,6 +200,15 @@ void convert(const Arguments& arguments, ByteInputParams& params) {
   params.Q_scales = scales("Q_scales"), params.K_scales = scales("K_scales"), params.V_scales = scales("V_scales");
 }
 
+void convert(const Arguments& arguments, RowScaleParams& params) {
+  convert(arguments, static_cast<ModelParams&>(params));
+  const auto scales = [&](const char* name) {
+    const Arguments::Tensor* const of = arguments.find(name);
+    return RowScaleParams::Scales{static_cast<const float*>(of->data), of->strides[0], of->strides[1]};
+  };
+  params.Q_scales = scales("Q_scales"), params.K_scales = scales("K_scales");
+}
+
 namespace {
 
 void convert_functions(const Arguments& arguments, auto& params) {

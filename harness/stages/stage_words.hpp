@@ -109,7 +109,8 @@ struct Spec {
   float scale() const { return softmax_scale > 0 ? softmax_scale : 1.0f / std::sqrt(static_cast<float>(d)); }
   bool has_cache() const { return page != 0; }
   // Beside Q of 16 bits K and V are bytes or of four bits, times scales. Of bytes a kernel makes f16 to multiply them with Q; of four bits
-  // bf16, or for Q in f16 of K that. Or Q is bytes, too, times scales of its own heads, and bytes are what is multiplied.
+  // bf16, or for Q in f16 of K that. Or Q is bytes, too, times scales of its own heads, and bytes are what is multiplied. Or Q and K are
+  // int8, each row of a head times a scale of its own, and V is as O.
   bool has_scales() const {
     return has_Q_scales() || (has_16_bits(q_type) && (is_byte(kv_type) || is_nibble(kv_type)));
   }
@@ -119,6 +120,8 @@ struct Spec {
   Scales scales_per() const {
     return scales != Scales::usual ? scales : is_nibble(kv_type) ? Scales::token : Scales::head;
   }
+  bool has_row_scales() const { return q_type == Element::s8 && kv_type == Element::s8 && has_16_bits(o_type); }
+  Element v_type() const { return has_row_scales() ? o_type : kv_type; }
   static bool has_16_bits(Element type) { return type == Element::f16 || type == Element::bf16; }
   static bool is_byte(Element type) { return type == Element::e4m3 || type == Element::e5m2 || type == Element::s8; }
   static bool is_nibble(Element type) { return type == Element::s4; }
@@ -231,6 +234,7 @@ void convert(const Arguments& arguments, CacheScoreParams& params);
 void convert(const Arguments& arguments, ByteParams& params);
 void convert(const Arguments& arguments, TokenScaleParams& params);
 void convert(const Arguments& arguments, ByteInputParams& params);
+void convert(const Arguments& arguments, RowScaleParams& params);
 void convert(const Arguments& arguments, IntervalParams& params);
 void convert(const Arguments& arguments, BlockParams& params);
 void convert(const Arguments& arguments, GradientParams& params);

@@ -8,7 +8,7 @@ _Window = Optional[Tuple[Optional[int], Optional[int]]]
 
 __version__: str
 __all__ = ["Why", "attention", "block_lists", "flash_attn_func", "flash_attn_kvpacked_func", "flash_attn_qkvpacked_func", "flash_attn_varlen_func",
-           "flash_attn_varlen_kvpacked_func", "flash_attn_varlen_qkvpacked_func", "flash_attn_with_kvcache", "quantize_kv", "rungs", "why"]  # fmt: skip
+           "flash_attn_varlen_kvpacked_func", "flash_attn_varlen_qkvpacked_func", "flash_attn_with_kvcache", "quantize_kv", "quantize_qk", "rungs", "why"]  # fmt: skip
 
 @overload
 def attention(
@@ -130,6 +130,8 @@ def flash_attn_with_kvcache(
 ) -> Tuple[_Array, Any]: ...  # fmt: skip
 # k, v, k_descale, v_descale
 def quantize_kv(k: Any, v: Any, dtype: Any = ..., *, k_descale: Any = ..., v_descale: Any = ...) -> Tuple[Any, Any, Any, Any]: ...
+# q, k, q_descale, k_descale
+def quantize_qk(q: Any, k: Any, *, smooth_k: bool = ...) -> Tuple[Any, Any, Any, Any]: ...
 def rungs() -> List[Dict[str, Any]]: ...
 @dataclasses.dataclass(frozen=True)
 class Why:

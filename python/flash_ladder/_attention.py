@@ -55,11 +55,13 @@ def attention(
             instructions the last.
         deterministic: Gradients have the same bits in each run, as results always have.
         q_descale: Of queries in float8_e4m3fn, beside keys and values of the same type, float32 [batch, heads], none below 0: what they are
-            multiplied by. quantize_kv(q, q) makes both. The result is bfloat16, or of out's type, float16.
+            multiplied by. quantize_kv(q, q) makes both. The result is bfloat16, or of out's type, float16. Or of queries in int8, beside
+            such keys and values of 16 bits, which have no scales: [batch, n_q, heads], and k_descale [batch, n_k, kv_heads], a head's side
+            by side. quantize_qk makes them, and the result is of v's type.
         k_descale: Of keys in float8_e4m3fn or int8, float32 per head [batch, kv_heads], per token [batch, n_k, kv_heads] or per channel
             [batch, kv_heads, d], none below 0: what they are multiplied by. quantize_kv makes both. Of keys in four bits, two to a byte of
             uint8, per token. Such keys and values have no gradients.
-        v_descale: Of values, as k_descale and of its shape; both or none.
+        v_descale: Of values, as k_descale and of its shape; both or none, but beside queries in int8.
 
     Returns:
         The result, [batch, n_q, heads, d], of q's kind; with return_lse a pair of it and its row sums' natural logarithms,
@@ -159,7 +161,8 @@ class Cache(NamedTuple):
 
 
 class Descales(NamedTuple):
-    """Of queries, keys and values that are all bytes: float32 [batch, heads], [batch, kv_heads] twice. It stands where Packed does."""
+    """Of queries, keys and values that are all bytes: float32 [batch, heads], [batch, kv_heads] twice; or of int8 queries and keys beside
+    values of 16 bits, which have no scales: [batch, n_q, heads] and [batch, n_k, kv_heads]. It stands where Packed does."""
 
     q_descale: Any
     k_descale: Any
@@ -167,12 +170,16 @@ class Descales(NamedTuple):
     result: str  # the type of the result
 
     @property
+    def of_rows(self) -> bool:
+        return self.v_descale is None
+
+    @property
     def tensors(self) -> dict[str, Any]:
-        return dict(zip(("Q_scales", "K_scales", "V_scales"), self))
+        return dict(zip(("Q_scales", "K_scales", "V_scales"), self.given))
 
     @property
     def given(self) -> tuple:
-        return self[:3]
+        return self[: 2 if self.of_rows else 3]
 
     @property
     def kind(self) -> tuple:
@@ -539,10 +546,15 @@ class Call:
         if max(*q.shape, *k.shape) > LARGEST:
             raise ValueError(f"q has the shape {list(q.shape)}, and k {list(k.shape)}: no size may be above {LARGEST}.")
         self.element = arrays.element(q)
+        if self.descales and self.descales.of_rows:
+            of_v = arrays.element(v)
+            if any(str(each.dtype).rpartition(".")[2] != "int8" for each in (q, k)) or of_v not in ("fp16", "bf16"):
+                raise TypeError(f"q is {q.dtype}, k {k.dtype} and v {v.dtype}; with scales of q and k alone these are int8, and v has 16 bits.")
+            self.element = f"types=s8,s8,{of_v}"
         if self.element is None:
             raise TypeError(f"q is {q.dtype}; a problem is in one of {', '.join(ELEMENTS)}.")
         for name, array in (("k", k), ("v", v)):
-            if array.dtype != q.dtype and not of_bytes:
+            if array.dtype != q.dtype and not of_bytes and not (self.descales and self.descales.of_rows):
                 raise TypeError(f"{name} is {array.dtype}, and q {q.dtype}; they must be the same.")
         if of_bytes:
             if k.dtype != v.dtype:
@@ -551,7 +563,7 @@ class Call:
             if keys not in BYTES.values():
                 raise TypeError(f"k is {k.dtype}; with scales it is one of {', '.join(BYTES)}.")
             self.element = f"types={self.element},{keys},{self.element}"
-        if self.descales:
+        if self.descales and not self.descales.of_rows:
             if self.element != "e4m3":
                 raise TypeError(f"q is {q.dtype}; with q_descale it is float8_e4m3fn, as k and v.")
             self.element = f"types=e4m3,e4m3,{ELEMENTS[self.descales.result]}"
@@ -559,9 +571,14 @@ class Call:
         self.lse_shape, self.rows = (self.batch, self.heads, self.n_q), (0, 0)
         if self.cache:
             self._check_cache()
-        for name, values in zip(Descales._fields, self.descales[:3] if self.descales else ()):
-            of = "heads" if name == "q_descale" else "kv_heads"
-            self._check_scales(name, values, (self.batch, getattr(self, of)), f"[batch, {of}]")
+        for name, values in zip(Descales._fields, self.descales.given if self.descales else ()):
+            rows, of = ("n_q", "heads") if name == "q_descale" else ("n_k", "kv_heads")
+            if self.descales.of_rows:
+                self._check_scales(name, values, (self.batch, getattr(self, rows), getattr(self, of)), f"[batch, {rows}, {of}]")
+                if values.shape[1] > 1 and self.arrays.strides(values)[1] != 1:
+                    raise ValueError(f"{name} lies so that a head's scales do not stand side by side.\n  As quantize_qk lays them.")
+            else:
+                self._check_scales(name, values, (self.batch, getattr(self, of)), f"[batch, {of}]")
         if packed:
             self.rows = _rounded_up(self.n_q), _rounded_up(self.n_k)
             self.lse_shape = (self.heads, self.n_q)

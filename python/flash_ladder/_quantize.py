@@ -1,4 +1,4 @@
-"""quantize_kv(): keys and values of a byte each, or of half of one, for flash_attn_with_kvcache."""
+"""quantize_kv(): keys and values of a byte each, or of half of one, for flash_attn_with_kvcache. quantize_qk(): queries and keys of int8."""
 
 from __future__ import annotations
 
@@ -68,6 +68,43 @@ def quantize_kv(k, v, dtype="float8_e4m3fn", *, per=None, k_descale=None, v_desc
         results.append(bytes_)
         scales.append(scale)
     return (*results, *scales)
+
+
+def quantize_qk(q, k, *, smooth_k=True):
+    """Queries and keys in int8, each row with a scale of its own, for attention() beside values of 16 bits.
+
+    A scale is the largest magnitude of a row over 127, and 0 of a row of zeros. Each number is divided by it in float32 and rounded to the
+    nearest whole number, of two that are as near to the even one; NaN becomes 0.
+
+    With smooth_k the mean of a head's keys is taken from each of them before, in float32. It adds the same to all scores of a query, so no
+    weight and no result changes; but a column that is large in all keys alike no longer makes their steps large. The logarithms of row sums
+    are those of the keys that are left.
+
+    Args:
+        q: [batch, n_q, heads, d], of PyTorch, NumPy or CuPy.
+        k: [batch, n_k, kv_heads, d], as q.
+        smooth_k: The mean of a head's keys is taken from them.
+
+    Returns:
+        q and k in int8, q_descale [batch, n_q, heads] and k_descale [batch, n_k, kv_heads], float32, in whose memory a head's scales stand
+        side by side, as attention takes them.
+
+    Raises:
+        ValueError: The arrays do not fit together.
+        TypeError: Something is of the wrong type.
+    """
+    if is_of_jax(q):
+        raise TypeError("q is of JAX, for which no rung reads bytes.\n  PyTorch, NumPy and CuPy have such arrays")
+    arrays, by = library_of(q), _by_torch if is_of_torch(q) else _by_numpy
+    for of, array in (("q", q), ("k", k)):
+        _attention.Call._refuse_another_kind(arrays, of, array, q)
+        if len(array.shape) != 4:
+            raise ValueError(f"{of} has the shape {list(array.shape)}; it must be [batch, n, heads, d].")
+    k = k.detach().float() if is_of_torch(k) else k.astype("float32")
+    if smooth_k and k.shape[1]:
+        k = k - k.mean(1, keepdim=True) if is_of_torch(k) else k - k.mean(1, keepdims=True)
+    (q, q_scale), (k, k_scale) = (by(arrays, each, None, "int8", "token") for each in (q, k))
+    return q, k, q_scale, k_scale
 
 
 def _of_each(scale, per: str):

@@ -1,4 +1,5 @@
-"""attention() of queries, keys and values in float8_e4m3fn: with PyTorch on the emulator and, if it sees one, on a GPU.
+"""attention() of queries, keys and values in float8_e4m3fn, and of queries and keys in int8: with PyTorch on the emulator and, if it sees
+one, on a GPU.
     python3 -m unittest discover -s python/tests -p bytes_tests.py"""
 
 from __future__ import annotations
@@ -92,6 +93,69 @@ class OfBytes(unittest.TestCase):
             flash_ladder.attention(self.q, self.k, self.v, **{**self.scales, "q_descale": self.q_scale.requires_grad_()})
         with torch.no_grad():
             flash_ladder.attention(self.q, self.k, self.v, **self.scales)
+
+
+@unittest.skipIf(torch is None, "no PyTorch")
+class OfInt8(unittest.TestCase):
+    device = "cpu"
+
+    def setUp(self):
+        rng = np.random.default_rng(7)
+        draw = lambda n, heads: torch.tensor(rng.standard_normal((BATCH, n, heads, D)), device=self.device)
+        self.numbers = draw(130, HEADS), draw(201, KV), draw(201, KV).to(torch.float16)
+        self.numbers[1][:, :, :, 5] += 30  # a column that is large in all keys alike
+
+    def call(self, made, **options):
+        q, k, q_scale, k_scale = made
+        return flash_ladder.attention(q, k, self.numbers[2], q_descale=q_scale, k_descale=k_scale, **options)
+
+    def test_the_result_is_that_of_the_numbers_that_bytes_stand_for(self):
+        q, k, q_scale, k_scale = made = flash_ladder.quantize_qk(*self.numbers[:2])
+        meant = [(bytes_.double() * scale.double()[..., None]).cpu().numpy() for bytes_, scale in ((q, q_scale), (k, k_scale))]
+        named = dict(q_descale=q_scale, k_descale=k_scale)
+        self.assertEqual(flash_ladder.why(q, k, self.numbers[2], **named).rung, "f05_exact")
+        for options in ({}, {"causal": True}, {"window": (40, 7)}):
+            result, lse = self.call(made, return_lse=True, **options)
+            wanted, wanted_lse = reference.attention(*meant, self.numbers[2].cpu().numpy(), **options)
+            self.assertEqual(result.dtype, torch.float16)
+            self.assertLess((result.double().cpu() - torch.tensor(wanted)).abs().max().item(), 2e-3)
+            self.assertLess(abs(lse.double().cpu().numpy() - wanted_lse).max(), 1e-4)
+
+    def test_the_mean_of_keys_changes_no_weight_and_makes_steps_small(self):
+        wanted = torch.tensor(reference.attention(*(each.double().cpu().numpy() for each in self.numbers))[0])
+        errors = [(self.call(flash_ladder.quantize_qk(*self.numbers[:2], smooth_k=smooth)).double().cpu() - wanted).pow(2).mean().sqrt().item()
+                  for smooth in (True, False)]  # fmt: skip
+        self.assertLess(5 * errors[0], errors[1])
+
+    def test_numpy_rounds_as_pytorch(self):
+        if self.device != "cpu":
+            return
+        q, k = (each.float() for each in self.numbers[:2])
+        for one, other in zip(flash_ladder.quantize_qk(q, k, smooth_k=False), flash_ladder.quantize_qk(q.numpy(), k.numpy(), smooth_k=False)):
+            self.assertTrue((one.numpy() == other).all())
+
+    def test_what_is_refused(self):
+        q, k, q_scale, k_scale = flash_ladder.quantize_qk(*self.numbers[:2])
+        named = dict(q=q, k=k, v=self.numbers[2], q_descale=q_scale, k_descale=k_scale)
+        cases = (
+            (ValueError, "comes with k_descale", {"k_descale": None}),
+            (ValueError, "have no v_descale", {"v_descale": k_scale}),
+            (ValueError, r"it must be \[batch, n_k, kv_heads\], here \[2, 201, 2\]", {"k_descale": q_scale}),
+            (ValueError, "do not stand side by side", {"k_descale": k_scale.contiguous()}),
+            (TypeError, "beside int8 it is one of bfloat16, float16", {"v": k}),
+            (TypeError, "these are int8", {"k": self.numbers[2]}),
+            (TypeError, "they must be the same", {"out": torch.empty(q.shape, dtype=torch.bfloat16, device=self.device)}),
+        )
+        for kind, words, given in cases:
+            with self.subTest(words=words), self.assertRaisesRegex(kind, words):
+                flash_ladder.attention(**{**named, **given})
+        with self.assertRaisesRegex(ValueError, r"must be \[batch, n, heads, d\]"):
+            flash_ladder.quantize_qk(q[0], k)
+
+
+@unittest.skipUnless(torch is not None and torch.cuda.is_available(), "no GPU")
+class OfInt8OnAGPU(OfInt8):
+    device = "cuda"
 
 
 @unittest.skipUnless(torch is not None and torch.cuda.is_available(), "no GPU")

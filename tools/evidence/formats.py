@@ -1,6 +1,6 @@
 """What keys and values in a byte, or in half of one, cost in accuracy, whatever kernel reads them: the error of O in double precision.
-decoding/d24_channels/README.md shows it, and d13_bytes and d17_nibbles a part. A row of the file is a type, what has a scale, inputs, and the
-error: root mean square over that of O itself.
+decoding/d24_channels/README.md shows it, and d13_bytes and d17_nibbles a part; of queries and keys in a byte fp8/f05_exact speaks. A row of
+the file is a type, what has a scale, inputs, and the error: root mean square over that of O itself.
     python3 -m tools.evidence.formats [--csv docs/results/formats.csv]"""
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ def inputs(kind: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         K[:, ::32] *= 16
         V[:, ::32] *= 16
         Q[:, ::32] /= 16
+    if kind == "shifted":  # four columns of K are the same in all keys, but for what they would be otherwise
+        K[:, ::32] += 16
     return Q, K, V
 
 
@@ -54,28 +56,44 @@ PER = {"head": None, "token": 1, "channel": 0}  # axes of a head's [keys, column
 KINDS = ("normal", "trained", "outliers")
 
 
+OF_QUERIES = {
+    "e4m3, a scale a head": lambda x: scaled(x, 448, e4m3),
+    "int8, a scale a head": lambda x: scaled(x, 127, np.rint),
+    "int8, a scale a row": lambda x: scaled(x, 127, np.rint, 1),
+}
+
+
+def less_mean(K: np.ndarray) -> np.ndarray:
+    """Every key less the mean of all: each query's scores change by one number, and no weight does."""
+    return K - K.mean(0)
+
+
 def attention(Q: np.ndarray, K: np.ndarray, V: np.ndarray) -> np.ndarray:
     S = Q @ K.T / np.sqrt(D)
     P = np.exp(S - S.max(1, keepdims=True))
     return P @ V / P.sum(1, keepdims=True)
 
 
-def error(kind: str, name: str, per: str) -> float:
+def error(kind: str, rounded) -> float:
+    """Root mean square, over that of O. `rounded` makes Q, K and V as they are kept."""
     squares = sizes = 0.0
     for seed in range(4):
         Q, K, V = inputs(kind, seed)
         right = attention(Q, K, V)
-        as_kept = (scaled(each, *TYPES[name], PER[per]) for each in (K, V))
-        squares += np.square(attention(Q, *as_kept) - right).sum()
+        squares += np.square(attention(*rounded(Q, K, V)) - right).sum()
         sizes += np.square(right).sum()
     return float(np.sqrt(squares / sizes))
 
 
+def of_cache(name: str, per: str):
+    return lambda Q, K, V: (Q, *(scaled(each, *TYPES[name], PER[per]) for each in (K, V)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--csv", type=Path, help="writes them there, too")
+    parser.add_argument("--csv", type=Path, help="writes those of a cache there, too")
     options = parser.parse_args()
-    rows = [{"type": name, "per": per, "inputs": kind, "error": f"{error(kind, name, per):.7f}", "keys": KEYS, "queries": QUERIES, "d": D}
+    rows = [{"type": name, "per": per, "inputs": kind, "error": f"{error(kind, of_cache(name, per)):.7f}", "keys": KEYS, "queries": QUERIES, "d": D}
             for name in TYPES for per in PER for kind in KINDS]  # fmt: skip
     for row in rows:
         print(f"{row['type']} per {row['per']:<8} {row['inputs']:<9} {100 * float(row['error']):6.2f} %")
@@ -84,6 +102,12 @@ def main() -> None:
             writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
+    print("\nQ and K, and K less its mean:")
+    for name, of in OF_QUERIES.items():
+        for kind in (*KINDS, "shifted"):
+            plain = error(kind, lambda Q, K, V, of=of: (of(Q), of(K), V))
+            smooth = error(kind, lambda Q, K, V, of=of: (of(Q), of(less_mean(K)), V))
+            print(f"{name}  {kind:<9} {100 * plain:6.2f} % {100 * smooth:6.2f} %")
 
 
 if __name__ == "__main__":

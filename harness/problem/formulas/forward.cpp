@@ -34,7 +34,7 @@ std::vector<TensorSpec> forward_inputs(const Spec& spec) {
   };
   std::vector<TensorSpec> specs{in("Q", spec.q_type, spec.heads, spec.n, spec.lens_q, spec.d),
                                 in("K", spec.kv_type, spec.key_heads(), spec.keys(), spec.lens_k, spec.d),
-                                in("V", spec.kv_type, spec.key_heads(), spec.keys(), spec.lens_k, spec.d)};
+                                in("V", spec.v_type(), spec.key_heads(), spec.keys(), spec.lens_k, spec.d)};
   for (const char* name : {"K_scales", "V_scales"}) {
     if (spec.has_token_scales()) {
       specs.push_back(in(name, Element::f32, spec.key_heads(), spec.keys(), spec.lens_k, 1));
@@ -44,6 +44,10 @@ std::vector<TensorSpec> forward_inputs(const Spec& spec) {
     }
   }
   if (spec.has_Q_scales()) specs.push_back(tensor("Q_scales", Element::f32, {spec.batch, spec.heads, 1, 1}));
+  if (spec.has_row_scales()) {
+    specs.push_back(tensor("Q_scales", Element::f32, {spec.batch, spec.heads, spec.n, 1}));
+    specs.push_back(tensor("K_scales", Element::f32, {spec.batch, spec.key_heads(), spec.keys(), 1}));
+  }
   const auto fixed = [&](const char* name, Element element, int64_t count) {
     specs.push_back(tensor(name, element, {1, 1, 1, count}));
     specs.back().is_fixed = true;

@@ -238,6 +238,9 @@ uint32_t differences_of_bf16(const uint32_t* in) {
 double e4m3_value(uint32_t bits) {
   return value_of_8(bits, 3);
 }
+double s8_value(uint32_t bits) {
+  return static_cast<int8_t>(bits);
+}
 uint32_t nearest_of_8(uint32_t float_bits, int mantissa) {
   const double value = std::bit_cast<float>(float_bits), magnitude = std::min(std::fabs(value), 1e6);
   if (std::isnan(value)) return 0x7f;
@@ -454,7 +457,8 @@ Words box_and_one_more(const Words&) {
 // D[row][column] over the slices of k from `first` on. B lies column by column, or row by row.
 double wgmma_element(const Words& in, size_t n, bool by_rows, size_t row, size_t column, size_t first, size_t slices,
                      Value value = half_value) {
-  const size_t in_a_word = value == e4m3_value ? 4 : 2, bits = 32 / in_a_word, slice = 8 * in_a_word, k_end = 4 * slice;
+  const size_t in_a_word = value == e4m3_value || value == s8_value ? 4 : 2, bits = 32 / in_a_word,
+               slice = 8 * in_a_word, k_end = 4 * slice;
   const auto element = [&](size_t i) {
     return value(in[i / in_a_word] >> (i % in_a_word * bits) & ((1u << bits) - 1));
   };
@@ -860,15 +864,16 @@ Expectation expectation_of(std::string_view name) {
   if (!name.starts_with("wgmma_ss") && !name.starts_with("wgmma_rs")) return expectations().at(name);
   const auto has = [&](const char* word) { return name.find(word) != std::string_view::npos; };
   const size_t n = has(".n") ? std::stoul(std::string(name.substr(name.find(".n") + 2))) : 64;
-  const Value value = has("bf16") ? bfloat_value : has("e4m3") ? e4m3_value : half_value;
+  const Value value = has("bf16") ? bfloat_value : has("e4m3") ? e4m3_value : has("s8") ? s8_value : half_value;
   return [=, by_rows = has("trans_b")](const Words& in) {
     return n == 64 ? wgmma_tile(in, by_rows, 0, 4, value) : wgmma_sums(in, n, by_rows, value);
   };
 }
 
 // Primitives that no GPU has answered for yet. Whoever records their fixtures takes them off this list.
-const std::set<std::string> AWAITING_FIXTURE = {"wgmma_ss.n32_trans_b", "wgmma_rs.n32_trans_b", "wgmma_rs_bf16.trans_b",
-                                                "wgmma_rs_bf16.n32_trans_b"};
+const std::set<std::string> AWAITING_FIXTURE = {"wgmma_ss.n32_trans_b",  "wgmma_rs.n32_trans_b",
+                                                "wgmma_rs_bf16.trans_b", "wgmma_rs_bf16.n32_trans_b",
+                                                "wgmma_ss_s8",           "wgmma_ss_s8.n128"};
 
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file);

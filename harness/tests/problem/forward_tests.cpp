@@ -238,7 +238,7 @@ class View {
 void attend(emulator::Device& device, const Params& params) {
   const Spec& spec = params.arguments->spec;
   const auto view = [&](const char* name, Element element) { return View(device, *params.arguments, name, element); };
-  const View Q = view("Q", spec.q_type), K = view("K", spec.kv_type), V = view("V", spec.kv_type),
+  const View Q = view("Q", spec.q_type), K = view("K", spec.kv_type), V = view("V", spec.v_type()),
              O(device, *params.arguments, "O", spec.o_type, fault == Fault::by_strides_of_Q),
              LSE = view("LSE", Element::f32), cu_q = view("cu_seqlens_q", Element::i32),
              cu_k = view("cu_seqlens_k", Element::i32);

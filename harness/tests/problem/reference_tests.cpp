@@ -261,6 +261,30 @@ TEST_CASE("bytes times their scales are as good as the numbers that they stand f
   }
 }
 
+TEST_CASE("rows of int8 times their scales are as good as the numbers that they stand for, and V is as O") {
+  Shape shape{.batch = 2, .heads = 4, .kv_heads = 2, .n = 40, .n_k = 51, .d = 16};
+  shape.q_type = shape.kv_type = Element::s8;
+  shape.o_type = Element::bf16;
+  Shape plain = shape;
+  plain.q_type = plain.kv_type = plain.o_type = Element::f32;
+  Inputs inputs = make_inputs(InputKind::normal, shape, 3), numbers = make_inputs(InputKind::normal, plain, 3);
+  CHECK(inputs["V"].spec().element == Element::bf16);
+  inputs["Q_scales"].set(7, 0);
+  inputs["K_scales"].set(60, 0x1p-14);
+  for (const auto& [name, scales] : {std::pair{"Q", "Q_scales"}, std::pair{"K", "K_scales"}, std::pair{"V", ""}}) {
+    for (int64_t i = 0; i < inputs[name].spec().elements(); ++i) {
+      const double scale = *scales == 0 ? 1 : inputs[scales][static_cast<size_t>(i / shape.d)];
+      numbers[name].set(i, inputs[name][static_cast<size_t>(i)] * scale);
+    }
+  }
+  const Reference got = make_reference(shape, inputs), wanted = make_reference(plain, numbers);
+  for (size_t answer = 0; answer < 2; ++answer) {
+    const auto &values = got.answers[answer].values, &others = wanted.answers[answer].values;
+    REQUIRE(values.size() == others.size());
+    for (size_t i = 0; i < values.size(); ++i) CHECK(values[i] == Approx(others[i]).epsilon(1e-5).margin(1e-6));
+  }
+}
+
 TEST_CASE("ties give the mean of V, constant V gives itself") {
   const Shape shape{.n = 64, .d = 32};
   const Inputs ties = make_inputs(InputKind::ties, shape, 1);

@@ -180,7 +180,7 @@ TEST_CASE(
         INFO(rung->name << ": " << rung->variants[0].label << " against " << variant.label);
         const Reference& reference = of_variant.reference;
         if (!causal && of_variant.shape.d == shape.d && of_variant.shape.q_type == shape.q_type &&
-            of_variant.shape.kv_type == shape.kv_type)
+            of_variant.shape.kv_type == shape.kv_type && of_variant.shape.v_type() == shape.v_type())
           CHECK(largest_difference(first[0].output, results[0].output) <=
                 std::max(reference.tolerance(0), reference.tolerance(1)));
       }
