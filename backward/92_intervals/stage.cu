@@ -9,41 +9,6 @@ void convert(const ladder::Arguments& arguments, IntervalGradientParams& params)
   params.end = static_cast<const int*>(arguments.at("end"));
 }
 
-// A walk goes from the first to the last tile of queries whose least first key and greatest end let it see some keys.
-template <class C>
-struct ByKeys : ladder::backward::Products<C, HEAD_DIM> {
-  explicit ByKeys(const ladder::Spec& spec) : ladder::backward::Products<C, HEAD_DIM>(spec) {
-    this->walking = this->tiles = 0;
-    for (int s = 0; s < spec.batch; ++s) {
-      for (int key = 0; key < spec.keys(); key += C::BC) {
-        const int walk = walk_of(spec, s, key);
-        this->walking += walk > 0 ? spec.key_heads() : 0;
-        this->tiles += uint64_t(spec.heads) * walk;
-      }
-    }
-    this->pairs = 2 * this->tiles, this->later = this->pairs - 2 * this->walking;
-  }
-
-  static int walk_of(const ladder::Spec& spec, int sequence, int key) {
-    int first = 0, behind = 0;
-    for (int tile = 0; tile * C::BR < spec.n; ++tile) {
-      int from = spec.keys(), to = 0;
-      for (int query = tile * C::BR; query < ladder::min<int>((tile + 1) * C::BR, spec.n); ++query) {
-        const ladder::Interval of = ladder::seen_otherwise(spec, sequence, query);
-        if (of.first < of.end) from = ladder::min(from, of.first), to = ladder::max(to, of.end);
-      }
-      if (from >= key + C::BC || to <= key) continue;
-      first = behind == 0 ? tile : first, behind = tile + 1;
-    }
-    return behind - first;
-  }
-};
-
-template <class C>
-ladder::Counts predict(const ladder::Shape& shape) {
-  return ByKeys<C>(shape).counts();
-}
-
 // Behind sums and rows: a Look for each tile of queries, and where each walk begins and ends.
 template <class C>
 uint64_t workspace_bytes(const ladder::Shape& spec) {
@@ -55,7 +20,8 @@ template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest = ladder::backward::any_d<typename C::T>(std::move(rest), workspace_bytes<C>, ladder::WINDOW | ladder::INTERVALS,
                                                 HEAD_DIM);
-  return ladder::make_variant<C>(run<C>, gradients<C>, predict<C>, std::move(rest));
+  return ladder::make_variant<C>(
+      run<C>, gradients<C>, ladder::backward::predict_walks<C, HEAD_DIM, ladder::walk_by_intervals>, std::move(rest));
 }
 
 const ladder::Registration registration({

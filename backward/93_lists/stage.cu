@@ -12,33 +12,11 @@ void convert(const ladder::Arguments& arguments, BlockGradientParams& params) {
   params.of_sequence = lists.of_sequence, params.of_head = lists.of_head;
 }
 
-// A tile of queries meets a tile of keys where one of its blocks of 128 queries does.
-template <class C>
-struct ByKeys : ladder::backward::Products<C, HEAD_DIM> {
-  explicit ByKeys(const ladder::Spec& spec) : ladder::backward::Products<C, HEAD_DIM>(spec) {
-    if (!spec.blocks || spec.keys() == 0) return;
-    this->walking = this->tiles = 0;
-    for (int s = 0; s < spec.batch; ++s) {
-      for (int64_t key = 0; key < spec.keys(); key += C::BC) {
-        int64_t walk = 0;
-        for (int64_t q_block = 0; q_block < ladder::blocks::Tile::count(spec); ++q_block) {
-          const ladder::blocks::Tile tile(spec, s, q_block);
-          bool met = false;
-          for (int64_t at = key; at < ladder::min<int64_t>(key + C::BC, spec.keys()); at += HALF)
-            met |= tile.kind(at / spec.blocks.keys) != ladder::blocks::Kind::none;
-          walk += met ? ladder::tiles_of(tile.rows, C::BR) : 0;
-        }
-        this->walking += walk > 0 ? spec.key_heads() : 0;
-        this->tiles += uint64_t(spec.heads) * walk;
-      }
-    }
-    this->pairs = 2 * this->tiles, this->later = this->pairs - 2 * this->walking;
-  }
-};
-
 template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
-  return ByKeys<C>(shape).counts();
+  using namespace ladder::backward;
+  return shape.blocks ? predict_walks<C, HEAD_DIM, ladder::walk_by_lists>(shape)
+                      : Products<C, HEAD_DIM>(shape).counts();
 }
 
 // Behind sums and rows a walk for each tile of keys and each head, of all tiles of queries at most.

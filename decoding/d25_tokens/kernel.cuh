@@ -13,7 +13,8 @@
 
 namespace {
 
-// 41_rows spells out no_keys, d02_split the join, d04_warps what a block does, and d06_pages where keys stand.
+// 41_rows spells out no_keys, d02_split the join, d04_warps a share and what is left of it, and d06_pages where keys
+// stand and how blocks start.
 using decoding::HEAD_DIM;
 using decoding::Rows;
 using decoding::Seen;
@@ -239,18 +240,15 @@ __device__ __forceinline__ void load_scales(uint32_t scales, const TokenScalePar
 
 template <class C, class Keys>
 __device__ __forceinline__ void attend(const TokenScaleParams& p, Keys keys, int shares) {
-  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, STEP = C::STEP;
+  constexpr int BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, STEP = C::STEP;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const uint32_t smem_K = smem_base() + warp * STAGES * C::STAGE_BYTES, smem_V = smem_K + C::TILE_BYTES;
   smem_name(smem_base(), C::SMEM_BYTES, "K and V", ROW_BYTES);
-
-  // Steps in which some row of the block sees a key, at least one, and of those this share's.
   const Rows rows = Rows::of_block<C>(p, shares);
   const Seen seen(p, p.n_q, keys.n_k);
-  const int sequence = blockIdx.z, kv_head = blockIdx.y, share = blockIdx.x % shares;
-  const decoding::Steps steps = decoding::steps_of<C>(rows, seen);
-  const int begin = steps.first + share * steps.count / shares, end = steps.first + (share + 1) * steps.count / shares;
-  const decoding::Whole whole = decoding::Whole::of<C>(rows, seen);
+  const auto share = decoding::BlockShare::of<C>(rows, seen, shares);
+  const int sequence = share.sequence, kv_head = share.kv_head, begin = share.begin, end = share.end;
+  const auto whole = decoding::Whole::of<C>(rows, seen);
 
   // LOAD  As in d04.
   const auto source = [&](const void* tensor, const ForwardParams::Strides& strides) {
@@ -285,37 +283,29 @@ __device__ __forceinline__ void attend(const TokenScaleParams& p, Keys keys, int
   }
 
   // STORE  As in d04. Of 16 columns of a row a lane has four that stand side by side.
-  const auto part_of = [&](int of_warp) { return smem_base() + of_warp * C::PART_BYTES; };
-  const auto numbers_of = [&](int of_warp, int row) { return part_of(of_warp) + BR * C::PART_ROW_BYTES + row * 8; };
   __syncthreads();  // safe to overwrite K and V: all warps have read their last ones
 #pragma unroll
-  for (int group = 0; group < BR / 16; ++group) {
+  for (int group = 0; group < C::BR / 16; ++group) {
     for (int half = 0; half < 2; ++half) {
       const float sum = quad_sum(mine.sum[group][half]);
       const int row = group * 16 + FragmentC::row(lane, 2 * half);
       for (int chunk = 0; chunk < ROW_CHUNKS; ++chunk) {
         const float *const even = &mine.O_frag[group][chunk * 2][2 * half], *const odd = even + 4;
         const auto known = [&](float found) { return sum != 0 ? __float_as_uint(found) : 0; };
-        st_shared_v4(part_of(warp) + row * C::PART_ROW_BYTES + chunk * 64 + lane % 4 * 16,
+        st_shared_v4(decoding::part_at<C>(warp, row).four + chunk * 64 + lane % 4 * 16,
                      {known(even[0]), known(odd[0]), known(even[1]), known(odd[1])});
       }
       if (lane % 4 == 0)
-        st_shared_v2(numbers_of(warp, row), {__float_as_uint(mine.max[group][half]), __float_as_uint(sum)});
+        st_shared_v2(decoding::part_at<C>(warp, row).numbers,
+                     {__float_as_uint(mine.max[group][half]), __float_as_uint(sum)});
     }
   }
   __syncthreads();  // safe to read what the other warps have found
-  for (int row = warp; row < BR && rows.has(row); row += WARPS) {
+  for (int row = warp; row < C::BR && rows.has(row); row += WARPS) {
     float O[4] = {};
-    const decoding::Joined all = decoding::join_warps<WARPS>(O, [&](int of_warp) {
-      return decoding::WarpPart{part_of(of_warp) + row * C::PART_ROW_BYTES + lane * 16, numbers_of(of_warp, row)};
-    });
-    const int head = rows.head(row), query = rows.query(row);
-    if (shares > 1) {
-      const decoding::Part<HEAD_DIM> part(p, share, shares, decoding::row_number(p, sequence, head, query));
-      decoding::store_part(part, O, all);
-    } else {
-      decoding::store_row<typename C::Element>(p, sequence, head, query, O, all);
-    }
+    const auto all =
+        decoding::join_warps<WARPS>(O, [&](int of_warp) { return decoding::part_at<C>(of_warp, row, lane); });
+    share.template leave<typename C::Element>(p, row, O, all);
   }
 }
 
@@ -333,11 +323,10 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(TokenSc
 // LAUNCH  As in d06. The pointers of `p` belong to the device and are multiples of 16 B, as are strides.
 template <class C>
 void start(Device& device, const TokenScaleParams& p) {
-  const int tiles = (decoding::rows_of(p) + C::BR - 1) / C::BR;
-  const int shares = decoding::shares_of<C>(int64_t(tiles) * p.kv_heads * p.batch, p.n_k, multiprocessors(device));
-  launch(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>,
-         dim3(tiles * shares, p.kv_heads, p.batch), dim3(C::THREADS), C::SMEM_BYTES, p, shares);
-  if (shares > 1) decoding::start_join_early<typename C::Element, HEAD_DIM, decoding::JOIN_WARPS>(device, p, shares);
+  decoding::start_shares<C>(device, p, [&](dim3 grid, int shares) {
+    launch(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>, grid,
+           dim3(C::THREADS), C::SMEM_BYTES, p, shares);
+  });
 }
 
 // Of a text so short that a block has a step and half of all SMs nothing, steps are half as long.
@@ -349,7 +338,7 @@ bool is_short(int64_t heads_of_keys, int n_k, int multiprocessors) {
 template <class C>
 void run(Device& device, const TokenScaleParams& p) {
   if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
-  if (decoding::rows_of(p) > C::BR) return start<typename C::Wide>(device, p);
+  if (decoding::rows_per_kv_head(p) > C::BR) return start<typename C::Wide>(device, p);
   is_short<C>(int64_t(p.kv_heads) * p.batch, p.n_k, multiprocessors(device)) ? start<typename C::Short>(device, p)
                                                                              : start<C>(device, p);
 }

@@ -3,35 +3,24 @@
 
 namespace {
 
-template <class C>
-ladder::Counts predict(const ladder::Launched& spec) {
-  using namespace ladder::decoding;
-  if (tiles_of_rows<C>(spec) == 1 && is_short<C>(blocks_of<C>(spec), spec.keys(), spec.multiprocessors))
-    return products_of_packed_tile<typename C::Short>(spec, 32);
-  return products_of_packed<C>(spec, 32);
-}
-
 // Of blocks with half as long steps there are the most shares.
 template <class C>
 uint64_t workspace_bytes(const ladder::Shape& spec) {
-  const auto bytes = [&](auto tile) -> uint64_t {
+  const auto most = [&](auto tile) {
     using Tile = decltype(tile);
-    const uint64_t blocks = ladder::decoding::blocks_of<Tile>(spec);
-    const int shares = blocks == 0 ? 1 : decoding::shares_of<Tile>(blocks, spec.keys(), decoding::MOST_SHARES);
-    return ladder::decoding::parts_bytes(spec, shares);
+    return ladder::decoding::workspace<Tile, decoding::shares_of<Tile>, decoding::MOST_SHARES>(spec);
   };
-  return ladder::decoding::tiles_of_rows<C>(spec) > 1 ? bytes(typename C::Wide()) : bytes(typename C::Short());
+  return ladder::decoding::tiles_of_rows<C>(spec) > 1 ? most(typename C::Wide()) : most(typename C::Short());
 }
 
 template <class T, class Byte>
 ladder::Variant variant(ladder::Element byte, ladder::Variant rest = {}) {
   using C = Config<T, Byte, 16, 32, 8, 3>;
-  rest = ladder::decoding::variant<C>(std::move(rest));
-  rest.accepts.kv = byte;
+  rest = ladder::decoding::of_bits<C>(std::move(rest), byte, 16);
   rest.accepts.scales = ladder::Scales::token;
-  rest.accepts.min_d = rest.accepts.d_step = 16;
   rest.workspace_bytes = workspace_bytes<C>;
-  return ladder::make_variant<C>(run<C>, flash_attention<C, true>, predict<C>, std::move(rest));
+  return ladder::make_variant<C>(run<C>, flash_attention<C, true>, ladder::decoding::products_of_bytes<C, is_short<C>>,
+                                 std::move(rest));
 }
 
 const ladder::Registration registration({

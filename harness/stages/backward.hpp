@@ -29,6 +29,21 @@ template <class C, int D>
 Counts predict(const Shape& shape) {
   return Products<C, D>(shape).counts();
 }
+// Where who meets whom is data: walk_of(shape, sequence, first key, BR, BC) tiles of queries meet a tile of keys.
+template <class C, int D, int64_t (*walk_of)(const Spec&, int, int64_t, int64_t, int64_t)>
+Counts predict_walks(const Shape& shape) {
+  Products<C, D> products(shape);
+  products.walking = products.tiles = 0;
+  for (int s = 0; s < shape.batch; ++s) {
+    for (int64_t key = 0; key < shape.keys(); key += C::BC) {
+      const int64_t walk = walk_of(shape, s, key, C::BR, C::BC);
+      products.walking += walk > 0 ? shape.key_heads() : 0;
+      products.tiles += shape.heads * walk;
+    }
+  }
+  products.pairs = 2 * products.tiles, products.later = products.pairs - 2 * products.walking;
+  return products.counts();
+}
 
 // Of a kernel of 128 columns and whole tiles.
 template <class T = f16>

@@ -126,6 +126,13 @@ Variant variant(Variant rest, uint32_t more_features = CACHE | PAGES) {
   rest.conflict_ways = 1.0;
   return rest;
 }
+// Of a cache of bytes: steps of half as many keys where a tile of rows has few.
+template <class C, bool (*is_short)(int64_t, int, int)>
+Counts products_of_bytes(const Launched& spec) {
+  if (tiles_of_rows<C>(spec) == 1 && is_short(blocks_of<C>(spec), spec.keys(), spec.multiprocessors))
+    return products_of_packed_tile<typename C::Short>(spec, 32);
+  return products_of_packed<C>(spec, 32);
+}
 // A cache of fewer bits, of whose columns so many are 16 bytes.
 template <class C>
 Variant of_bits(Variant rest, Element kv, int d_step) {

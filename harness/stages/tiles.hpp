@@ -128,6 +128,34 @@ struct ByLists {
   }
 };
 
+// Tiles of `br` queries, from the first to the last whose least first key and greatest end let it see some of the keys from `key` on.
+inline int64_t walk_by_intervals(const Spec& spec, int sequence, int64_t key, int64_t br, int64_t bc) {
+  int64_t first = 0, behind = 0;
+  for (int64_t tile = 0; tile * br < spec.n; ++tile) {
+    int64_t from = spec.keys(), to = 0;
+    for (int64_t query = tile * br; query < min<int64_t>((tile + 1) * br, spec.n); ++query) {
+      const Interval of = seen_otherwise(spec, sequence, query);
+      if (of.first < of.end) from = min<int64_t>(from, of.first), to = max<int64_t>(to, of.end);
+    }
+    if (from >= key + bc || to <= key) continue;
+    first = behind == 0 ? tile : first, behind = tile + 1;
+  }
+  return behind - first;
+}
+
+// Those with a block of 128 queries that has some of these keys in its list.
+inline int64_t walk_by_lists(const Spec& spec, int sequence, int64_t key, int64_t br, int64_t bc) {
+  int64_t walk = 0;
+  for (int64_t q_block = 0; q_block < blocks::Tile::count(spec); ++q_block) {
+    const blocks::Tile tile(spec, sequence, q_block);
+    bool met = false;
+    for (int64_t at = key; at < min<int64_t>(key + bc, spec.keys()); at += 64)
+      met |= tile.kind(at / spec.blocks.keys) != blocks::Kind::none;
+    walk += met ? tiles_of(tile.rows, br) : 0;
+  }
+  return walk;
+}
+
 // A block has a tile of keys, and walks over the tiles of queries that see some of them, of each head that shares these keys.
 struct Backward {
   uint64_t blocks = 0;   // of all heads of keys
