@@ -9,67 +9,15 @@
 //          LSE: [batch, heads, n_q] f32. The workspace as in d02_split.
 #pragma once
 #include "common/gpu.cuh"
-#include "common/words/decoding.cuh"
+#include "common/words/decoding_bytes.cuh"
 
 namespace {
 
-// 41_rows spells out no_keys, d02_split the join, d04_warps a share and what is left of it, and d06_pages where keys
-// stand and how blocks start.
-using decoding::HEAD_DIM;
-using decoding::Rows;
-using decoding::Seen;
+// d13_bytes spells out a cache of bytes, d04_warps a share and what is left of it, d06_pages where keys stand and how
+// blocks start.
+using namespace decoding::bytes;
+using decoding::HEAD_DIM, decoding::Rows, decoding::Seen;
 using forward::LOG2E;
-
-constexpr int ROW_BYTES = HEAD_DIM, ROW_CHUNKS = ROW_BYTES / 16;  // 16 B = 16 elements
-
-// Four bytes as two times two f16: of bytes 0, 1 and 2, 3, or APART of 0, 2 and 1, 3.
-struct E4m3 {
-  template <bool APART>
-  __device__ __forceinline__ static void unpack(uint32_t four, uint32_t (&two)[2]) {
-    if (APART) four = prmt_b32(four, 0, 0x3120);
-    two[0] = unpack_e4m3x2(uint16_t(four)), two[1] = unpack_e4m3x2(uint16_t(four >> 16));
-  }
-};
-// Below a byte 0x64, a byte u is the f16 1024 + u; and u, counted from -128, is 128 more than the number.
-struct Int8 {
-  template <bool APART>
-  __device__ __forceinline__ static void unpack(uint32_t four, uint32_t (&two)[2]) {
-    constexpr uint32_t FIRST = APART ? 0x4240 : 0x4140, SECOND = APART ? 0x4341 : 0x4342, F16_1152 = 0x6480;
-    for (int i = 0; i < 2; ++i)
-      two[i] = sub_f16x2(prmt_b32(four ^ 0x80808080, 0x64, i == 0 ? FIRST : SECOND), F16_1152 * 0x10001);
-  }
-};
-
-template <class T, class Byte_, int BR_, int BC_, int WARPS_, int STAGES_>
-struct Config {
-  using Element = T;  // of Q and O
-  using Byte = Byte_;
-  using Wide = Config<T, Byte, 32, BC_ / 2, WARPS_, 2 * STAGES_>;  // for more rows than 16
-  using Short = Config<T, Byte, 16, 16, WARPS_, 6>;                // for few keys
-  static constexpr int BR = BR_, BC = BC_, WARPS = WARPS_, STAGES = STAGES_, THREADS = WARPS * 32, PER_SM = 1;
-  static constexpr int STEP = WARPS * BC;  // keys that a block's warps take at a time, a tile each
-  static constexpr uint32_t TILE_BYTES = BC * ROW_BYTES, STAGE_BYTES = 2 * TILE_BYTES;  // K; and V behind it
-  // At its end a warp leaves there what it has found: rows of O in f32, which 64 B more keep in different banks, and
-  // the rows' maxima and sums.
-  static constexpr uint32_t PART_ROW_BYTES = HEAD_DIM * 4 + 64, PART_BYTES = BR * (PART_ROW_BYTES + 8);
-  static constexpr uint32_t SMEM_BYTES = WARPS * STAGES * STAGE_BYTES;
-  static_assert(WARPS * PART_BYTES <= SMEM_BYTES && BR % 16 == 0 && BC % 16 == 0 && BC <= 32);
-};
-
-// Byte offset of a chunk within a tile.
-__device__ __forceinline__ uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
-  return row * ROW_BYTES + (chunk ^ (row % 8)) * 16;
-}
-
-// As in d06, but a tile may have a key for each lane.
-struct Pages : decoding::Pages {
-  using decoding::Pages::Pages;
-  __device__ __forceinline__ void look_up(int first_key) {
-    const int key = first_key + threadIdx.x % 32, number = key / size;
-    row = key - number * size;
-    page = key < n_k ? ld_global_s32(table + number) : 0;
-  }
-};
 
 // The scales of four columns of a head, zeros behind d.
 struct FourScales {
@@ -140,24 +88,9 @@ struct WarpRows {
   // A tile of keys that begins with `first_key`, whose K and V are at `smem_K` and behind it.
   __device__ __forceinline__ void multiply(uint32_t smem_K, const Seen& seen, int first_key, bool is_first,
                                            bool is_masked) {
-    const uint32_t lane = threadIdx.x % 32;
-
-    // QK  16 B of a key are a lane's part of four slices.
-    const uint32_t lane_K = smem_K + chunk_offset(lane / 4, lane % 4 * 2);
+    // QK
     float S_frag[M_TILES][QK_N_TILES][4] = {};
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      for (int key_tile = 0; key_tile < QK_N_TILES; ++key_tile) {
-        const uint4 K = ld_shared_v4((lane_K ^ (half * 16)) + key_tile * 8 * ROW_BYTES);
-        const uint32_t fours[4] = {K.x, K.y, K.z, K.w};
-        for (int i = 0; i < 4; ++i) {
-          uint32_t K_frag[2];
-          Byte::template unpack<false>(fours[i], K_frag);
-          for (int group = 0; group < M_TILES; ++group)
-            mma<f16>(S_frag[group][key_tile], Q_frag[group][half * 4 + i], K_frag[0], K_frag[1]);
-        }
-      }
-    }
+    score_bytes<Byte>(S_frag, Q_frag, smem_K);
 
     // SOFTMAX  In a masked tile a row may meet its first key.
     uint32_t P_frag[M_TILES][PV_K_TILES][4];
@@ -168,109 +101,53 @@ struct WarpRows {
       if (softmax[group].rescale) scale_rows(O_frag[group], softmax[group].correction);
     }
 
-    // PV  What is transposed is pairs of columns: a register has two of one key and two of the next one. Of 16 columns
-    //     the even ones are a tile, and the odd ones.
-    const uint32_t lane_V = smem_K + C::TILE_BYTES + chunk_offset(lane % 16, lane / 16);
-#pragma unroll
-    for (int key_slice = 0; key_slice < PV_K_TILES; ++key_slice) {
-      for (int chunk = 0; chunk < ROW_CHUNKS; chunk += 2) {
-        uint32_t V_pairs[4];  // [chunk][half of the keys]
-        ldmatrix_x4_trans(V_pairs, (lane_V ^ (chunk * 16)) + key_slice * 16 * ROW_BYTES);
-        for (int of_two = 0; of_two < 2; ++of_two) {
-          uint32_t V_frag[2][2];  // [half of the keys][even, odd]
-          for (int half = 0; half < 2; ++half) Byte::template unpack<true>(V_pairs[of_two * 2 + half], V_frag[half]);
-          for (int odd = 0; odd < 2; ++odd) {
-            for (int group = 0; group < M_TILES; ++group)
-              mma<f16>(O_frag[group][(chunk + of_two) * 2 + odd], P_frag[group][key_slice], V_frag[0][odd],
-                       V_frag[1][odd]);
-          }
-        }
-      }
-    }
+    // PV
+    add_bytes<Byte>(O_frag, P_frag, smem_K + C::TILE_BYTES);
   }
 };
 
-// LOAD  A quarter of a warp copies a row. What is behind the last key, or behind d, is zeros.
-template <class C, class Keys>
-__device__ __forceinline__ void load_tile(uint32_t tile, const uint8_t* from, const ForwardParams::Strides& strides,
-                                          const Keys& keys, int first_key, int d) {
-  const uint32_t lane = threadIdx.x % 32, lane_row = lane / ROW_CHUNKS, lane_chunk = lane % ROW_CHUNKS;
-#pragma unroll
-  for (int row = 0; row < C::BC; row += 32 / ROW_CHUNKS) {
-    const int of_tile = row + lane_row, key = first_key + of_tile;
-    cp_async_16(tile + chunk_offset(of_tile, lane_chunk), from + keys.offset(strides, {key, of_tile}),
-                key < keys.n_k && int(lane_chunk * 16) < d ? 16 : 0);
-  }
-}
-
 template <class C, class Keys>
 __device__ __forceinline__ void attend(const ByteParams& p, Keys keys, int shares) {
-  constexpr int BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, STEP = C::STEP;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const uint32_t smem_K = smem_base() + warp * STAGES * C::STAGE_BYTES, smem_V = smem_K + C::TILE_BYTES;
+  const uint32_t smem_K = smem_base() + warp * C::STAGES * C::STAGE_BYTES, smem_V = smem_K + C::TILE_BYTES;
   smem_name(smem_base(), C::SMEM_BYTES, "K and V", ROW_BYTES);
   const Rows rows = Rows::of_block<C>(p, shares);
   const Seen seen(p, p.n_q, keys.n_k);
   const auto share = decoding::BlockShare::of<C>(rows, seen, shares);
-  const int sequence = share.sequence, kv_head = share.kv_head, begin = share.begin, end = share.end;
   const auto whole = decoding::Whole::of<C>(rows, seen);
 
   // LOAD  As in d04.
   const auto source = [&](const void* tensor, const ForwardParams::Strides& strides) {
-    return static_cast<const uint8_t*>(tensor) + keys.begin(strides, sequence) + kv_head * strides.head +
+    return static_cast<const uint8_t*>(tensor) + keys.begin(strides, share.sequence) + share.kv_head * strides.head +
            lane % ROW_CHUNKS * 16;
   };
   const uint8_t *const K = source(p.K, p.K_strides), *const V = source(p.V, p.V_strides);
-  const auto load = [&](int step) {
-    if (step < end) {
-      const uint32_t stage = (step - begin) % STAGES * C::STAGE_BYTES;
-      const int first_key = step * STEP + warp * BC;
-      load_tile<C>(smem_K + stage, K, p.K_strides, keys, first_key, p.d);
-      load_tile<C>(smem_V + stage, V, p.V_strides, keys, first_key, p.d);
-      keys.look_up(first_key + STEP);
-    }
-    cp_async_commit();
+  const auto load = [&](uint32_t stage, int first_key) {
+    load_tile<C>(smem_K + stage, K, p.K_strides, keys, first_key, p.d);
+    load_tile<C>(smem_V + stage, V, p.V_strides, keys, first_key, p.d);
   };
-  keys.look_up(begin * STEP + warp * BC);
-  for (int step = begin; step < begin + STAGES - 1; ++step) load(step);
-
-  const int64_t scales = sequence * p.scale_strides.batch + kv_head * p.scale_strides.head;
+  const int64_t scales = share.sequence * p.scale_strides.batch + share.kv_head * p.scale_strides.head;
   WarpRows<C> mine;
-  mine.load_Q(p, rows, sequence, p.K_scales + scales);
-  for (int step = begin; step < end; ++step) {
-    cp_async_wait<STAGES - 2>();  // this lane's part of the tile has landed
-    __syncwarp();                 // safe to read it: all lanes' parts have; safe to overwrite the one before
-    load(step + STAGES - 1);
-    const int first_key = step * STEP + warp * BC;
-    mine.multiply(smem_K + (step - begin) % STAGES * C::STAGE_BYTES, seen, first_key, step == begin,
-                  whole.template cuts<C>(first_key));
-  }
+  const auto begin = [&] { mine.load_Q(p, rows, share.sequence, p.K_scales + scales); };
+  const auto multiply = [&](uint32_t stage, int first_key, bool is_first) {
+    mine.multiply(smem_K + stage, seen, first_key, is_first, whole.template cuts<C>(first_key));
+  };
+  decoding::walk_share<C>(share, warp, keys, load, begin, multiply);
 
-  // STORE  As in d04, and each column times V's scale of it. Of 16 columns of a row a lane has four that stand side by
-  //        side.
+  // STORE  As in d04, and each column times V's scale of it.
   __syncthreads();  // safe to overwrite K and V: all warps have read their last ones
 #pragma unroll
   for (int group = 0; group < C::BR / 16; ++group) {
-    for (int half = 0; half < 2; ++half) {
-      const float sum = quad_sum(mine.softmax[group].sum[half]);
-      const int row = group * 16 + FragmentC::row(lane, 2 * half);
-      for (int chunk = 0; chunk < ROW_CHUNKS; ++chunk) {
-        const float *const even = &mine.O_frag[group][chunk * 2][2 * half], *const odd = even + 4;
-        const auto known = [&](float found) { return sum != 0 ? __float_as_uint(found) : 0; };
-        st_shared_v4(decoding::part_at<C>(warp, row).four + chunk * 64 + lane % 4 * 16,
-                     {known(even[0]), known(odd[0]), known(even[1]), known(odd[1])});
-      }
-      if (lane % 4 == 0)
-        st_shared_v2(decoding::part_at<C>(warp, row).numbers,
-                     {__float_as_uint(mine.softmax[group].largest(half)), __float_as_uint(sum)});
-    }
+    for (int half = 0; half < 2; ++half)
+      leave_row<C>(group * 16 + FragmentC::row(lane, 2 * half), mine.O_frag[group], half,
+                   mine.softmax[group].largest(half), quad_sum(mine.softmax[group].sum[half]));
   }
   const FourScales V_scales(p.V_scales + scales, lane * 4, p.d);
   __syncthreads();  // safe to read what the other warps have found
-  for (int row = warp; row < C::BR && rows.has(row); row += WARPS) {
+  for (int row = warp; row < C::BR && rows.has(row); row += C::WARPS) {
     float O[4] = {};
     const auto all =
-        decoding::join_warps<WARPS>(O, [&](int of_warp) { return decoding::part_at<C>(of_warp, row, lane); });
+        decoding::join_warps<C::WARPS>(O, [&](int of_warp) { return decoding::part_at<C>(of_warp, row, lane); });
     for (int i = 0; i < 4; ++i) O[i] *= V_scales.of[i];
     share.template leave<typename C::Element>(p, row, O, all);
   }
@@ -281,7 +158,7 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(BytePar
   griddepcontrol_launch_dependents();  // safe: who joins waits until this launch is over
   const int n_k = decoding::keys_of(p, blockIdx.z);
   if constexpr (IN_PAGES) {
-    attend<C>(p, Pages(p, blockIdx.z, n_k), shares);
+    attend<C>(p, decoding::LanePages(p, blockIdx.z, n_k), shares);
   } else {
     attend<C>(p, decoding::InOnePiece{n_k}, shares);
   }
@@ -289,25 +166,14 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(BytePar
 
 // LAUNCH  As in d06. The pointers of `p` belong to the device and are multiples of 16 B, as are strides.
 template <class C>
-void start(Device& device, const ByteParams& p) {
-  decoding::start_shares<C>(device, p, [&](dim3 grid, int shares) {
-    launch(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>, grid,
-           dim3(C::THREADS), C::SMEM_BYTES, p, shares);
-  });
-}
-
-// Of a text so short that a block has a step and half of all SMs nothing, steps are half as long.
-template <class C>
-bool is_short(int64_t heads_of_keys, int n_k, int multiprocessors) {
-  return 2 * heads_of_keys * ((n_k + C::STEP - 1) / C::STEP) <= multiprocessors;
-}
-
-template <class C>
 void run(Device& device, const ByteParams& p) {
   if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
-  if (decoding::rows_per_kv_head(p) > C::BR) return start<typename C::Wide>(device, p);
-  is_short<C>(int64_t(p.kv_heads) * p.batch, p.n_k, multiprocessors(device)) ? start<typename C::Short>(device, p)
-                                                                             : start<C>(device, p);
+  start_for<C>(device, p, [&]<class Tile>() {
+    decoding::start_shares<Tile>(device, p, [&](dim3 grid, int shares) {
+      launch(device, p.block_table != nullptr ? flash_attention<Tile, true> : flash_attention<Tile, false>, grid,
+             dim3(Tile::THREADS), Tile::SMEM_BYTES, p, shares);
+    });
+  });
 }
 
 }  // namespace

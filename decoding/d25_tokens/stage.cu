@@ -15,7 +15,7 @@ uint64_t workspace_bytes(const ladder::Shape& spec) {
 
 template <class T, class Byte>
 ladder::Variant variant(ladder::Element byte, ladder::Variant rest = {}) {
-  using C = Config<T, Byte, 16, 32, 8, 3>;
+  using C = ByteTile<T, Byte, 16, 32, 8, 3, SCALES_BYTES>;
   rest = ladder::decoding::of_bits<C>(std::move(rest), byte, 16);
   rest.accepts.scales = ladder::Scales::token;
   rest.workspace_bytes = workspace_bytes<C>;
@@ -27,6 +27,7 @@ const ladder::Registration registration({
     .name = "d25_tokens",
     .previous = "d13_bytes",
     .role = ladder::Role::branch,
+    .untried = true,
     .more_lines =
         {ladder::MoreLines::is_new,
          "Scales come with the keys, and a weight times one has to fit into f16, so a row's maximum is of both."},

@@ -874,8 +874,7 @@ std::vector<Trial> subnormals(const Plan& plan) {
   return {trial};
 }
 
-// Scores as usual with the largest scale, and with the least. Of bytes: rungs of four bits claim that for themselves, and some do not hold a
-// value with a scale of 0 whose score is 20 powers of two beyond all before.
+// Scores as usual with the largest scale, and with the least.
 std::vector<Trial> scales_apart(const Plan& plan) {
   std::vector<Trial> trials;
   for (const float scale : {0x1p-20f, 0x1p6f}) {
@@ -941,7 +940,7 @@ const Row ROWS[] = {
      .magnitudes = {6, 8}, .multiprocessors = H200_MULTIPROCESSORS},
     {.name = "subnormal numbers", .mistake = "a scale far above 3, subnormals that are 0, a maximum that begins at 0", .make = subnormals},
     {.name = "scales apart", .mistake = "a scale that f16 does not hold before or behind a product, or one of 0 beside a hidden score",
-     .only_if = [](const Plan& p) { return p.shape.has_scales() && !p.shape.has_Q_scales() && Spec::is_byte(p.shape.kv_type); }, .make = scales_apart},
+     .only_if = [](const Plan& p) { return p.shape.has_scales() && !p.shape.has_Q_scales(); }, .make = scales_apart},
     {.name = "zeros", .mistake = "a division by the size of queries or keys",
      .make = [](const Plan& p) { return std::vector{of_zeros(p.few(1, 1))}; }},
     {.name = "remainders", .mistake = "loops over tiles, over columns and, in a rung without tiles, over keys that leave a part out",
