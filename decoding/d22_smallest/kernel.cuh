@@ -110,9 +110,11 @@ struct WarpRows {
     return (O_frag[chunk * 2 + of_four / 2][half][at] - O_of_zeros[half][at]) * (1 / (of_four % 2 == 0 ? LOW : HIGH));
   }
   // The largest weight times V's scale is 2^BELOW to 2^(BELOW + 1) at first, and a lane's sum of them at most MOST.
-  static constexpr float BELOW = 7, MOST = 0x1p15f;
+  // Where scales are nearly 0 weights are huge instead: a lane's sum of these is at most MOST / LEAST. Beside scores of
+  // 10^9 f32 has steps of 128, and what is less than half of one is not taken away at all: so no more than 63.
+  static constexpr float BELOW = 7, MOST = 0x1p15f, LEAST = 0x1p-60f;
   __device__ __forceinline__ static float exponent(float scale) {
-    return float(::max(int(__float_as_uint(scale) >> 23) - 127, -100));
+    return float(::max(int(__float_as_uint(scale) >> 23) - 127, -56));
   }
 
   // A tile of keys that begins with `first_key`, whose K and V are at `smem_K` and behind it.
@@ -164,7 +166,7 @@ struct WarpRows {
         }
       };
       weigh();
-      if (vote_any(!(scaled <= MOST))) {
+      if (vote_any(!(fmaxf(scaled, weights * LEAST) <= MOST))) {
         float to = forward::NO_KEY;
         for (int i = 0; i < QK_N_TILES * 2; ++i)
           to = fmaxf(to, S_frag[i / 2][2 * half + i % 2] + exponent(V_scales[i / 2][i % 2]));

@@ -474,8 +474,9 @@ Tensor tensor_of(const TensorSpec& spec, const Numbers& values, int64_t n, int64
       const float* const from = &values.of[static_cast<size_t>(row_in_values(spec, i, n, group, first) * d)];
       const int64_t rows = spec.units() * spec.rows();
       const float* const factor =
-          factors.empty() ? nullptr
-                          : &factors[static_cast<size_t>(of_columns ? unit * d : i * std::ssize(factors) / rows)];
+          factors.empty()
+              ? nullptr
+              : &factors[static_cast<size_t>(of_columns ? i / spec.rows() * d : i * std::ssize(factors) / rows)];
       for (int64_t c = 0; c < d; ++c)
         numbers[static_cast<size_t>(c)] = from[c] * (factor == nullptr ? 1 : factor[of_columns ? c : 0]);
       info(spec.element).write(numbers, tensor.at(i * d));
@@ -570,7 +571,7 @@ Inputs make_inputs(InputKind kind, const Spec& spec, uint64_t seed) {
       std::vector<float> of_rows(static_cast<size_t>(tensor.units() * tensor.rows()));
       for (int64_t i = 0; i < std::ssize(of_rows); ++i) {
         const int64_t row = row_in_values(tensor, i, square.n, is_Q ? group : 1, is_Q ? square.n - spec.n : 0);
-        of_rows[static_cast<size_t>(i)] = scale_of(tensor.element, numbers, row, spec.d, seed + 2 * is_Q);
+        of_rows[static_cast<size_t>(i)] = scale_of(tensor.element, numbers, row, row * spec.d, spec.d, seed + 2 * is_Q);
       }
       return of_rows;
     }

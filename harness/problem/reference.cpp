@@ -30,8 +30,9 @@ struct Head {
 
   Head(const Spec& spec, const Inputs& inputs, int64_t head)
       : K(inputs["K"], head, Rows::transposed_too), V(inputs["V"], head) {
-    if (spec.has_token_scales() || spec.has_channel_scales()) {
-      K_scales = Rows(inputs["K_scales"], head).rows, V_scales = Rows(inputs["V_scales"], head).rows;
+    if (spec.has_token_scales() || spec.has_channel_scales() || spec.has_row_scales()) {
+      K_scales = Rows(inputs["K_scales"], head).rows;
+      if (!spec.has_row_scales()) V_scales = Rows(inputs["V_scales"], head).rows;
       for (int64_t key = 0; key < K.n; ++key) {
         double squares = 0;
         for (int64_t c = 0; spec.has_channel_scales() && c < K.d; ++c)
@@ -39,13 +40,10 @@ struct Head {
         K.length[size_t(key)] =
             spec.has_channel_scales() ? std::sqrt(squares) : K.length[size_t(key)] * K_scales[size_t(key)];
       }
-    } else if (spec.has_row_scales()) {
-      K_scales = Rows(inputs["K_scales"], head).rows;
     } else if (spec.has_scales()) {
       K_scale = inputs["K_scales"][static_cast<size_t>(head)];
       V_scale = inputs["V_scales"][static_cast<size_t>(head)];
     }
-    for (size_t key = 0; key < K_scales.size(); ++key) K.length[key] *= K_scales[key];
     for (const double length : K.length) {
       if (std::isfinite(length)) largest_key = std::max(largest_key, length);
     }
@@ -254,7 +252,8 @@ struct RowSolver {
     });
     const auto scale_keys = [&](auto& values, const std::vector<float>& scales) {
       for_each(runs, [&](const Keys& run, int64_t at) {
-        for (int64_t j = 0; !scales.empty() && j < run.size(); ++j) values[at + j] *= scales[run.first + j];
+        for (int64_t j = 0; !of_columns && !scales.empty() && j < run.size(); ++j)
+          values[at + j] *= scales[run.first + j];
       });
     };
     scale_keys(S, head.K_scales);
