@@ -43,7 +43,7 @@ struct ByteTile {
   static_assert(WARPS * PART_BYTES <= SMEM_BYTES && BR % 16 == 0 && BC % 16 == 0 && BC <= 32);
 };
 
-// Byte offset of a chunk within a tile.
+// d13_bytes. Byte offset of a chunk within a tile.
 __device__ __forceinline__ uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
   return row * ROW_BYTES + (chunk ^ (row % 8)) * 16;
 }

@@ -19,6 +19,9 @@ using namespace decoding::bytes;
 using decoding::HEAD_DIM, decoding::Rows, decoding::Seen;
 using forward::LOG2E;
 
+template <class T, class Byte>
+struct Config : ByteTile<T, Byte, 16, 32, 8, 3> {};
+
 // The scales of four columns of a head, zeros behind d.
 struct FourScales {
   float of[4] = {};

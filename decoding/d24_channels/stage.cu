@@ -15,7 +15,7 @@ uint64_t workspace_bytes(const ladder::Shape& spec) {
 
 template <class T, class Byte>
 ladder::Variant variant(ladder::Element byte, ladder::Variant rest = {}) {
-  using C = ByteTile<T, Byte, 16, 32, 8, 3>;
+  using C = Config<T, Byte>;
   rest = ladder::decoding::of_bits<C>(std::move(rest), byte, 16);
   rest.accepts.scales = ladder::Scales::channel;
   rest.workspace_bytes = workspace_bytes<C>;
@@ -28,6 +28,7 @@ const ladder::Registration registration({
     .previous = "d13_bytes",
     .role = ladder::Role::branch,
     .untried = true,
+    .more_lines = {ladder::MoreLines::other, "Most are what d13 spells out of a cache of bytes, and this rung says."},
     .idea = "A scale for each column of keys is multiplied into Q while it is loaded, and one of values into O at the "
             "end: the loop does not know of them.",
     .limit = "d13_bytes has one scale for a head: beside one large column all others have few steps left.",

@@ -19,6 +19,9 @@ using namespace decoding::bytes;
 using decoding::HEAD_DIM, decoding::Rows, decoding::Seen, decoding::bits::load_scales, decoding::bits::SCALES_BYTES;
 using forward::LOG2E;
 
+template <class T, class Byte>
+struct Config : ByteTile<T, Byte, 16, 32, 8, 3, SCALES_BYTES> {};
+
 // What a warp has in registers: Q, and what it has found about these rows among its keys.
 template <class C>
 struct WarpRows {

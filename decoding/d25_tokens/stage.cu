@@ -15,7 +15,7 @@ uint64_t workspace_bytes(const ladder::Shape& spec) {
 
 template <class T, class Byte>
 ladder::Variant variant(ladder::Element byte, ladder::Variant rest = {}) {
-  using C = ByteTile<T, Byte, 16, 32, 8, 3, SCALES_BYTES>;
+  using C = Config<T, Byte>;
   rest = ladder::decoding::of_bits<C>(std::move(rest), byte, 16);
   rest.accepts.scales = ladder::Scales::token;
   rest.workspace_bytes = workspace_bytes<C>;
@@ -29,8 +29,9 @@ const ladder::Registration registration({
     .role = ladder::Role::branch,
     .untried = true,
     .more_lines =
-        {ladder::MoreLines::is_new,
-         "Scales come with the keys, and a weight times one has to fit into f16, so a row's maximum is of both."},
+        {ladder::MoreLines::other,
+         "Scales come with the keys, and a weight times one has to fit into f16, so a row's maximum is of both. "
+         "The others are what d13 spells out of a cache of bytes, and this rung says."},
     .idea = "Of bytes, too, each key has its scales: K's multiplies a column of S, and V's one of P.",
     .limit = "d13_bytes has one scale for a head, which has to be known before the last token comes.",
     .prediction =

@@ -390,8 +390,8 @@ class Products(unittest.TestCase):
         run = {(word, int(tiles) * 8, transposed == "true")
                for word, transposed, tiles in re.findall(r"\b(wgmma_[rs]s\w*)<(?:(true|false), )?(\d+)>\(", names)}
         cases = (ROOT / "harness" / "conformance" / "cases.hpp").read_text(encoding="utf-8")
-        there = {(word + (f"_{element}" if element else ""), int(columns), transposed == "true")
-                 for word, columns, transposed, element in re.findall(r"(wgmma_[rs]s)_case<(\d+), (true|false)(?:, (\w+))?>", cases)}
+        there = {(word + (f"_{element.replace('int8_t', 's8')}" if element else ""), int(columns), transposed == "true")
+                 for word, columns, transposed, element in re.findall(r"(wgmma_[rs]s)_case<(\d+), (true|false)(?:, (\w+)(?:, \w+)?)?>", cases)}
         self.assertGreater(len(run), 20)
         self.assertEqual(sorted(run - there), [], "word, columns, TRANS_B: harness/conformance/cases.hpp has no case of it")
 
