@@ -56,7 +56,7 @@ struct ModelFunction {
 };
 
 // A row's sink is one more score, of a key whose V is 0; or of none, if it is -infinity.
-__device__ __forceinline__ void add_sink(float sink, float (&O)[4], decoding::Joined& found) {
+__device__ __forceinline__ void add_sink(decoding::Joined& found, float (&O)[4], float sink) {
   const decoding::Factors by = found.add(fmaxf(sink * decoding::LOG2E, forward::NO_KEY), sink != -INFINITY);
   for (float& each : O) each *= by.mine;
 }
@@ -72,7 +72,7 @@ __device__ __forceinline__ void attend_to_share(const CacheScoreParams& p, const
   // STORE    The sink comes in with the first share.
   const auto change = [&](const decoding::Rows& rows, int number, int row, float(&O)[4],
                           decoding::Joined& found LADDER_SITE_PARAMETER) {
-    if (p.sinks != nullptr && number == 0) add_sink(ld_global_f32(p.sinks + rows.head(row) LADDER_SITE), O, found);
+    if (p.sinks != nullptr && number == 0) add_sink(found, O, ld_global_f32(p.sinks + rows.head(row) LADDER_SITE));
   };
   decoding::attend_in_pairs<C>(p, keys, shares, function_of, change);
 }
