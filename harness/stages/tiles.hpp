@@ -55,13 +55,14 @@ struct Forward {
 };
 
 // The same of strips of 64 queries, each of which ends where its own queries see no more. `in_group` of them share what is copied; a strip
-// goes over one tile at least, and over all that its group does but for `fewer`. Behind the end there are strips that see nothing.
+// goes over one tile at least, and over all that its group does but for `fewer`. Those behind the end go as far as the last one, or see
+// nothing.
 struct Strips {
   uint64_t count = 0;  // of all heads
   uint64_t tiles = 0;  // of keys, in all of their walks
   uint64_t early = 0;  // strips that end before their group
 
-  Strips(const Spec& spec, int64_t in_group, int64_t bc, int64_t fewer) {
+  Strips(const Spec& spec, int64_t in_group, int64_t bc, int64_t fewer, bool sees_behind) {
     const int64_t n_q = spec.n, n_k = spec.keys(), right = spec.causal ? 0 : spec.right;
     const auto tiles_before = [&](int64_t query) {
       return tiles_of(max<int64_t>(right < 0 ? n_k : min(min(query, n_q) + n_k - n_q + right, n_k), 1), bc);
@@ -70,7 +71,7 @@ struct Strips {
       const int64_t begin = spec.left < 0 ? 0 : max<int64_t>(first + n_k - n_q - spec.left, 0) / bc;
       const int64_t end = tiles_before(first + in_group * 64), least = max(begin + 1, end - fewer);
       for (int64_t query = first; query < first + in_group * 64; query += 64) {
-        const int64_t own = max(query < n_q ? tiles_before(query + 64) : 0, least);
+        const int64_t own = max(query < n_q || sees_behind ? tiles_before(query + 64) : 0, least);
         count += spec.batch_heads(), tiles += spec.batch_heads() * (own - begin);
         early += own < end ? spec.batch_heads() : 0;
       }

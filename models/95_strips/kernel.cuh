@@ -113,7 +113,7 @@ struct Schedule {
   __device__ __forceinline__ void tell(const Queries& queries, int warpgroup, Work work) const {
     const int query = first_query(queries, warpgroup), first = queries.first, head = queries.head;
     const float sink = p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + head % p.heads) * LOG2E, NO_KEY);
-    const int tiles = query < mask.n_q ? tiles_before(query + STRIP) : 1;  // a strip may lie outside
+    const int tiles = tiles_before(query + STRIP);  // a strip may lie outside
     work.tell({first, first + max(tiles, queries.kv_tiles - 1), first + min(mask.end_of(query), mask.n_k) / BC,
                query - warpgroup * STRIP, head, true, __float_as_int(sink)});
   }

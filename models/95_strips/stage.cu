@@ -8,7 +8,7 @@ template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
   const bool has_twins = spec.causal && spec.heads / spec.key_heads() % 2 == 0;
   const ladder::Forward pairs(spec, C::BR, C::BC, has_twins ? 1 : 2, spec.causal && !has_twins);
-  const ladder::Strips strips(spec, has_twins ? 2 : 4, C::BC, 1);
+  const ladder::Strips strips(spec, has_twins ? 2 : 4, C::BC, 1, true);
   const uint64_t blocks = has_twins ? ladder::min<uint64_t>(pairs.queries, spec.multiprocessors / 2 * 2) : pairs.blocks;
   return {.wgmma = strips.tiles * (C::COLUMNS / 16 + C::BC / 16),
           .wgmma_left_running = (strips.tiles - strips.count) * (C::BC / 16),

@@ -9,7 +9,7 @@ template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
   const bool is_window = ladder::models::is_window(spec), is_whole = spec.softcap > 0 || spec.alibi;
   const ladder::Forward walks(spec, C::BR, C::BC, 1, spec.causal && !is_window);
-  const ladder::Strips strips(spec, C::BR / 64, C::BC, is_whole ? 0 : spec.keys());
+  const ladder::Strips strips(spec, C::BR / 64, C::BC, is_whole ? 0 : spec.keys(), false);
   ladder::Counts counts = ladder::models::products<C>(HEAD_DIM, walks);
   counts.wgmma = strips.tiles * (HEAD_DIM / 16 + C::BC / 16);
   counts.wgmma_left_running = (strips.tiles - strips.count) * (C::BC / 16);
