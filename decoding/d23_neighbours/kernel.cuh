@@ -95,6 +95,9 @@ __device__ __forceinline__ void attend(const TokenScaleParams& p, Keys keys, int
   const auto begin = [&] { mine.load_Q(p, share.rows, sequence); };
   // Whom a team waits for: its lanes, and the other warp's.
   const auto are_there = [&] { HEADS == 1 ? __syncwarp() : named_barrier_sync(1 + team, HEADS * 32); };
+  // QK       A tile is multiplied as in d22, by each warp for its own head:
+  // SOFTMAX  scores, weights
+  // PV       and what they make of V.
   const auto multiply = [&](uint32_t stage, int first_key, bool) {
     mine.multiply(smem_K + stage, seen, first_key, whole.template cuts<C>(first_key));
   };
