@@ -1,7 +1,7 @@
 """What keys and values in a byte, or in half of one, cost in accuracy, whatever kernel reads them: the error of O in double precision.
 decoding/d24_channels/README.md shows it, and d13_bytes and d17_nibbles a part; of queries and keys in a byte fp8/f05_exact speaks. A row of
 the file is a type, what has a scale, inputs, and the error: root mean square over that of O itself.
-    python3 -m tools.evidence.formats [--csv docs/results/formats.csv]"""
+    python3 -m tools.evidence.formats [--csv docs/results/format_errors.csv]"""
 
 from __future__ import annotations
 

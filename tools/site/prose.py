@@ -299,7 +299,7 @@ def quantised(form: str, column: str) -> float:
 
 def formats(name: str, per: str, inputs: str) -> float:
     """What a type of keys and values costs, in percent of O: formats('int8', 'channel', 'outliers')."""
-    return 100 * float(_cells("formats.csv", type=name, per=per, inputs=inputs)["error"])
+    return 100 * float(_cells("format_errors.csv", type=name, per=per, inputs=inputs)["error"])
 
 
 def prefill(attention: str, tokens: int, column: str) -> float:
