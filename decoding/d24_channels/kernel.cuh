@@ -169,14 +169,17 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) flash_attention(BytePar
 
 // LAUNCH  As in d06. The pointers of `p` belong to the device and are multiples of 16 B, as are strides.
 template <class C>
+void start(Device& device, const ByteParams& p) {
+  decoding::start_shares<C>(device, p, [&](dim3 grid, int shares) {
+    launch(device, p.block_table != nullptr ? flash_attention<C, true> : flash_attention<C, false>, grid,
+           dim3(C::THREADS), C::SMEM_BYTES, p, shares);
+  });
+}
+
+template <class C>
 void run(Device& device, const ByteParams& p) {
   if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
-  start_for<C>(device, p, [&]<class Tile>() {
-    decoding::start_shares<Tile>(device, p, [&](dim3 grid, int shares) {
-      launch(device, p.block_table != nullptr ? flash_attention<Tile, true> : flash_attention<Tile, false>, grid,
-             dim3(Tile::THREADS), Tile::SMEM_BYTES, p, shares);
-    });
-  });
+  start_for<C>(device, p, [&]<class Tile>() { start<Tile>(device, p); });
 }
 
 }  // namespace
