@@ -15,8 +15,10 @@ namespace {
 
 // d13_bytes spells out a cache of bytes, d04_warps a share and what is left of it, d06_pages where keys stand and how
 // blocks start.
-using namespace decoding::bytes;
 using decoding::HEAD_DIM, decoding::Rows, decoding::Seen;
+using decoding::bytes::add_bytes, decoding::bytes::ByteTile, decoding::bytes::E4m3, decoding::bytes::Int8;
+using decoding::bytes::is_short, decoding::bytes::leave_row, decoding::bytes::load_tile, decoding::bytes::ROW_BYTES;
+using decoding::bytes::ROW_CHUNKS, decoding::bytes::score_bytes, decoding::bytes::start_for;
 using forward::LOG2E;
 
 template <class T, class Byte>

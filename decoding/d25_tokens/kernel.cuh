@@ -15,8 +15,11 @@ namespace {
 
 // d13_bytes spells out a cache of bytes, d17_nibbles how scales come with keys, d04_warps a share and what is left of
 // it, d06_pages where keys stand and how blocks start.
-using namespace decoding::bytes;
 using decoding::HEAD_DIM, decoding::Rows, decoding::Seen, decoding::bits::load_scales, decoding::bits::SCALES_BYTES;
+using decoding::bytes::add_bytes, decoding::bytes::ByteTile, decoding::bytes::E4m3, decoding::bytes::Int8;
+using decoding::bytes::is_short, decoding::bytes::leave_row, decoding::bytes::load_tile, decoding::bytes::ROW_BYTES;
+using decoding::bytes::ROW_CHUNKS, decoding::bytes::score_bytes, decoding::bytes::start_for;
+using decoding::bytes::to_f16x2;
 using forward::LOG2E;
 
 template <class T, class Byte>
