@@ -2,8 +2,8 @@
 turns. How long a launch takes, and how many bytes of K and V it reads in a second. decoding/README.md shows the rows.
     python3 python/measure/decoding.py --csv docs/results/CARD_decoding.csv --commit HASH [--rungs d02_split d05_dependent] [--rounds 20]
 With --cache: caches in one piece and in pages, of sequences that are full or of several lengths. With --bytes: rungs for bf16 on caches in
-one piece, and beside them d13_bytes on the same keys and values in e4m3 and int8, and d17_nibbles and d21 to d23 in int4; d22 and d23
-also where all rows of a head stand side by side ("heads"), and not all heads of a token.
+one piece, and beside them d13_bytes on the same keys and values in e4m3 and int8, d24_channels and d25_tokens with other scales, and
+d17_nibbles and d21 to d23 in int4; d22 and d23 also where all rows of a head stand side by side ("heads"), and not all heads of a token.
 With --only: of the problems those whose words have all of these, as `--only b=8 nk=65536`."""
 
 from __future__ import annotations
@@ -169,7 +169,9 @@ def cached_cases(rungs: list[str]):
 
 
 BYTES = {"e4m3": "float8_e4m3fn", "int8": "int8", "int4": "int4"}
-READERS = {"d13_bytes": ("e4m3", "int8"), "d17_nibbles": ("int4",), "d21_columns": ("int4",), "d22_smallest": ("int4",), "d23_neighbours": ("int4",)}  # of which types
+READERS = {"d13_bytes": ("e4m3", "int8"), "d17_nibbles": ("int4",), "d21_columns": ("int4",), "d22_smallest": ("int4",), "d23_neighbours": ("int4",),
+           "d24_channels": ("e4m3", "int8"), "d25_tokens": ("e4m3", "int8")}  # of which types
+PER = {"d24_channels": "channel", "d25_tokens": "token"}  # what has a scale, where quantize_kv would take another one
 
 
 def byte_cases(rungs: list[str]):
@@ -210,9 +212,9 @@ def byte_cases(rungs: list[str]):
             return graph_of([lambda each=each: call(*each) for each in there], unlike_of(*dequantised(*there[0][1:])), most)
 
         by_tokens = lambda K, V, *scales: (K.contiguous(), V.contiguous(), *scales)  # quantize_kv lays four bits by heads
-        quantised = lambda dtype: [(q, *by_tokens(*flash_ladder.quantize_kv(K, V, dtype))) for q, K, V in copies]
+        quantised = lambda dtype, per=None: [(q, *by_tokens(*flash_ladder.quantize_kv(K, V, dtype, per=per))) for q, K, V in copies]
         graphs = {rung: lambda rung=rung: of_rung(rung, copies) for rung in halves}
-        graphs |= {f"{rung} {name}": lambda rung=rung, name=name: of_rung(rung, quantised(BYTES[name]))
+        graphs |= {f"{rung} {name}": lambda rung=rung, name=name: of_rung(rung, quantised(BYTES[name], PER.get(rung)))
                    for rung in rungs for name in READERS.get(rung, ())}  # fmt: skip
         by_heads = lambda there: [(q, *(each.transpose(1, 2).contiguous().transpose(1, 2) for each in others)) for q, *others in there]
         graphs |= {f"{rung} int4 heads": lambda rung=rung: of_rung(rung, by_heads(quantised(BYTES["int4"])))
@@ -222,8 +224,13 @@ def byte_cases(rungs: list[str]):
                       "fa3 e4m3": lambda: of_fa3(quantised(BYTES["e4m3"]), 0.1)} | graphs  # whose q and weights are e4m3, too
         text = f"lens_k={','.join(map(str, lengths))}" if len(set(lengths)) > 1 else ""
         words = [f"b={batch}", f"h={HEADS}", f"kv={kv_heads}", "nq=1", f"nk={room}", f"d={D}", "bf16", text]
-        # Of four bits each 128 have a scale of four bytes.
-        yield " ".join(filter(None, words)), lambda name: numbers * {"e4m3": 1, "int8": 1, "int4": 0.5 + 4 / D}.get((*name.split(), "")[1], 2), graphs
+
+        def bytes_of(name: str) -> float:
+            rung, kind = (*name.split(), "")[:2]
+            of_scales = 4 / D if kind == "int4" or PER.get(rung) == "token" else 0
+            return numbers * ({"e4m3": 1, "int8": 1, "int4": 0.5}.get(kind, 2) + of_scales)
+
+        yield " ".join(filter(None, words)), bytes_of, graphs
 
 
 def dequantised(K, V, *scales):
@@ -233,7 +240,9 @@ def dequantised(K, V, *scales):
     if K.dtype == torch.uint8:  # of four bits with their sign, the even column lower
         K, V = (torch.stack(((each << 4).view(torch.int8) >> 4, each.view(torch.int8) >> 4), -1).flatten(-2) for each in (K, V))
         return tuple(each * scale[..., None] for each, scale in zip((K, V), scales))
-    return tuple(each.float() * scale[:, None, :, None] for each, scale in zip((K, V), scales))
+    of_head = K.shape[0], K.shape[2]
+    fit = lambda scale: scale[:, None, :, None] if scale.shape == of_head else scale[:, None] if scale.shape == (*of_head, D) else scale[..., None]
+    return tuple(each.float() * fit(scale) for each, scale in zip((K, V), scales))
 
 
 def microseconds(graph: torch.cuda.CUDAGraph) -> float:
