@@ -119,13 +119,12 @@ struct Schedule {
   }
 };
 
-// Both warpgroups are told apart. As threadIdx.x / 128 the number would be kept in a register that is not there.
+// Both warpgroups are told apart.
 template <class C>
 struct Smem : forward::Smem<C, ROW_BYTES, 2, 0, forward::Message<16>> {
   __device__ __forceinline__ Work told(int round, int warpgroup) const {
     return {this->works + round % 2 * (2 * Work::BYTES) + warpgroup * Work::BYTES};
   }
-  __device__ __forceinline__ Work told(int round) const { return told(round, (threadIdx.x & 128) / 128); }
 };
 
 // LOAD  A block's two strips of queries, and the keys of its pair. One thread's.
@@ -152,7 +151,9 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
   constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
   constexpr int QK_N_TILES = BC / 8;                                // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = C::COLUMNS / 8, PV_K_TILES = BC / 16;  // O[64 x d] += P[64 x BC] V[BC x d]
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  // From one lane, so that ptxas knows it to be the same in all: a loop's end depends on it, and products follow.
+  const uint32_t warpgroup = shfl(warp / 4, 0);
 
   // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
   const uint64_t Q_rows = wgmma_descriptor(smem.Q.tiles + warpgroup * 64 * PANEL_ROW_BYTES);
@@ -177,7 +178,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
   };
   const auto hide = [&](int tile) {
     if constexpr (Mask::HIDES) {
-      const Work work = smem.told(round);
+      const Work work = smem.told(round, warpgroup);
       if (tile < work[Work::WHOLE_END]) return;
       // Of this tile's keys, how many a lane's first row sees. The second is 8 queries on.
       const int query = work[Work::QUERY] + int(warp) * 16 + FragmentC::row(lane, 0);
@@ -215,7 +216,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
   float normalise[2];
   const auto finish = [&](int tile, Weights P_last) {
     start_PV(tile, P_last, tile == begin);
-    finish_rows<Mask>(p, smem.told(round), softmax, normalise);  // beside PV
+    finish_rows<Mask>(p, smem.told(round, warpgroup), softmax, normalise);  // beside PV
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
     wgmma_wait<0>(O_frag, P_last);           // safe to touch O: the last PV is done
     release(smem.V, tile);
@@ -228,7 +229,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     fence_proxy_async_shared();  // the copy engine will find what this lane has stored
     __syncwarp();                // safe to copy: all lanes have stored
     if (lane == 0) {
-      const Work work = smem.told(round);
+      const Work work = smem.told(round, warpgroup);
       const int head = work[Work::HEAD];
       for (int panel = 0; panel < PANELS; ++panel)
         cp_async_bulk_tensor_store_4d(O_map, panel * PANEL_COLS, work[Work::QUERY] + warp * 16, head % p.heads,
@@ -246,10 +247,10 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
   };
 
   smem.Q.wait_full(0);
-  start_QK(smem.told(0)[Work::BEGIN]);
+  start_QK(smem.told(0, warpgroup)[Work::BEGIN]);
   wgmma_wait<0>(S_frag);  // safe to read S: QK is done
   while (true) {
-    const Work work = smem.told(round);
+    const Work work = smem.told(round, warpgroup);
     begin = work[Work::BEGIN], end = work[Work::END];
     release(smem.K, begin);
     hide(begin);
@@ -273,9 +274,9 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     }
     ++round;
     smem.Q.wait_full(round);
-    let_pass<Mask::GROWS, BLOCKS>(smem.K, smem.V, end, smem.told(round)[Work::BEGIN], release);  // or all
-    if (!smem.told(round)[Work::MORE]) break;
-    start_QK(smem.told(round)[Work::BEGIN]);
+    let_pass<Mask::GROWS, BLOCKS>(smem.K, smem.V, end, smem.told(round, warpgroup)[Work::BEGIN], release);  // or all
+    if (!smem.told(round, warpgroup)[Work::MORE]) break;
+    start_QK(smem.told(round, warpgroup)[Work::BEGIN]);
     store(round - 1);       // beside QK
     wgmma_wait<0>(S_frag);  // safe to read S: QK is done
   }

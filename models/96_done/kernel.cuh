@@ -185,6 +185,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     for (; tile < end; ++tile) step(tile, true);
     const int block_end = smem.told(round)[Work::END];
     finish(end - 1, tile < block_end);
+#pragma unroll 1
     for (; tile < block_end; ++tile) let_pass(tile);
     ++round;
     smem.Q.wait_full(round);
@@ -209,7 +210,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   // 512 threads start with 128 registers each. Of four warpgroups: 4 x 128 = 32 + 3 x 160.
   constexpr int PRODUCER_REGISTERS = 32, CONSUMER_REGISTERS = 160;
 
-  const uint32_t warp = threadIdx.x / 32, warpgroup = warp / 4;
+  const uint32_t warp = threadIdx.x / 32;
+  // From one lane, so that ptxas knows it to be the same in all: a loop's end depends on it, and products follow.
+  const uint32_t warpgroup = shfl(warp / 4, 0);
   const Smem<C> smem;
   smem.name();
   if (threadIdx.x == 0) smem.init();
