@@ -27,7 +27,6 @@ const ladder::Registration registration({
     .name = "d25_tokens",
     .previous = "d13_bytes",
     .role = ladder::Role::branch,
-    .untried = true,
     .more_lines =
         {ladder::MoreLines::other,
          "Scales come with the keys, and a weight times one has to fit into f16, so a row's maximum is of both. "

@@ -37,7 +37,6 @@ const ladder::Registration registration({
     .name = "f05_exact",
     .previous = "f01_e4m3",
     .role = ladder::Role::branch,
-    .untried = true,
     .more_lines = {ladder::MoreLines::other,
                    "Another problem: each row of Q and K has a scale, and V and P have 16 bits, so that nothing is "
                    "turned, and softmax and PV are those of models/ again."},

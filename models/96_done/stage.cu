@@ -34,7 +34,6 @@ const ladder::Registration registration({
     .name = "96_done",
     .previous = "52_turns",
     .role = ladder::Role::branch,
-    .untried = true,
     .idea = "A warpgroup is done when its own 64 queries see no more keys, and lets the block's last tiles pass.",
     .limit =
         "Of 192 queries the last ones see up to two tiles of keys more than the first, and behind a text's end are "

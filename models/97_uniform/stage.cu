@@ -23,7 +23,6 @@ const ladder::Registration registration({
     .name = "97_uniform",
     .previous = "56_twins",
     .role = ladder::Role::branch,
-    .untried = true,
     .idea = "A warpgroup's number is one for all lanes of a warp, and said so: by a shuffle.",
     .limit = "A descriptor depends on threadIdx, so ptxas copies it into registers of the warp before each product.",
     .prediction = "In turns, on an H200, over 56 in bf16, 16 heads of both: dense at n = 8192 1.003, causal at 1024 1.01 "
