@@ -871,9 +871,7 @@ Expectation expectation_of(std::string_view name) {
 }
 
 // Primitives that no GPU has answered for yet. Whoever records their fixtures takes them off this list.
-const std::set<std::string> AWAITING_FIXTURE = {"wgmma_ss.n32_trans_b",  "wgmma_rs.n32_trans_b",
-                                                "wgmma_rs_bf16.trans_b", "wgmma_rs_bf16.n32_trans_b",
-                                                "wgmma_ss_s8",           "wgmma_ss_s8.n128"};
+const std::set<std::string> AWAITING_FIXTURE = {};
 
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file);
