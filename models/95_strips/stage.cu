@@ -27,6 +27,8 @@ const ladder::Registration registration({
     .name = "95_strips",
     .previous = "56_twins",
     .role = ladder::Role::branch,
+    .more_lines = {ladder::MoreLines::other,
+                   "What a warpgroup is told is its own, and every place that asks for it says whose it wants."},
     .idea = "Under a mask a pair of tiles of queries is four strips: one block takes the outer two, the other the "
             "inner two.",
     .limit = "Heads with keys of their own have no twins: one block of a pair waits for a tile of keys, and both "

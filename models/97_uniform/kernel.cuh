@@ -1,6 +1,6 @@
 // 97_uniform: a warpgroup's number is one for all lanes of a warp, and said so.
-// Before:  in 56_twins it is computed from threadIdx, and for all that ptxas knows lanes differ in it. So it copies each
-//          descriptor into a register of the warp, before each product.
+// Before:  in 56_twins it is computed from threadIdx, and for all that ptxas knows lanes differ in it. So it copies
+//          each descriptor into a register of the warp, before each product.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 160 B.
 //          Needs d <= 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR == BC, sm_90a.
 // Shapes:  Q, O: [batch, heads, n_q, d] f16 or bf16; K, V: [batch, kv_heads, n_k, d] of that type, in any strides.
