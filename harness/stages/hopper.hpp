@@ -1,5 +1,5 @@
-// For a stage.cu of hopper, from 24_vote on: what warpgroups multiply that a third one copies for, and what is counted besides. A rung
-// says what of this it changes.
+// For a stage.cu of hopper, from 22_overlap on: what warpgroups multiply, for which from 23_producer on a third one copies, and what is
+// counted besides. A rung says what of this it changes.
 #pragma once
 #include "harness/stages/stage.hpp"
 #include "harness/stages/walk.hpp"
@@ -14,7 +14,8 @@ uint64_t packed_weights(const Counts& counts) {
   return (counts.votes - counts.yes_votes) * 32 * (C::BC / 4);
 }
 
-// From 24_vote on a block has a tile of queries. wgmma is counted per warpgroup, 64 queries, and tile of BC keys, a pair; shuffles per warp.
+// A block has a tile of queries; from 24_vote on rows exchange maxima in its first tile of keys alone. wgmma is counted per warpgroup, 64
+// queries, and tile of BC keys, a pair; shuffles per warp.
 template <class C>
 Counts of_blocks(const Shape& shape) {
   constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
@@ -37,6 +38,16 @@ Counts of_blocks(const Shape& shape) {
       .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
       .gmem_bytes_written = blocks * BR * ROW_BYTES,
       .unused_smem_bytes = uint64_t(max<int64_t>(0, C::STAGES - shape.n / C::BC)) * 2 * BC * ROW_BYTES};  // short heads
+}
+
+// Before that, from 22_overlap on, each tile has maxima of its own, which rows exchange beside a product, but for the first tile.
+template <class C>
+Counts with_maxima(const Shape& shape) {
+  Counts counts = of_blocks<C>(shape);
+  counts.shuffles = (counts.votes + counts.yes_votes) * 2 * 2;  // two rows, two exchanges: a tile's maxima, the sums
+  counts.shuffles_beside_products = (counts.votes - counts.yes_votes) * 2 * 2;
+  counts.exponentials = counts.votes * 16 * (C::BC + 4);  // weights; a correction in each of a row's four lanes
+  return counts;
 }
 
 // From 27_careful on a warp may make the weights of one tile twice, and is careful from then on.

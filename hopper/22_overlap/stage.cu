@@ -1,18 +1,14 @@
-#include "harness/stages/stage.hpp"
+#include "harness/stages/hopper.hpp"
 #include "kernel.cuh"
 
 namespace {
 
-// wgmma is counted per warpgroup, 64 queries, and tile of BC keys, a pair; shuffles per warp.
+// What runs while a tile is on its way: since the block began, or since its stage has been read. QK comes a tile ahead of
+// PV, but for the last PV.
 template <class C>
 ladder::Counts predict(const ladder::Shape& shape) {
-  constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
-  const uint64_t blocks = shape.batch_heads() * shape.n / BR, tiles = blocks * (shape.n / BC);
-  const uint64_t pairs = tiles * WARPS / 4, warps = blocks * WARPS, warp_tiles = tiles * WARPS;
-  // What runs while a tile is on its way: since the block began, or since its stage has been read. QK comes a tile ahead
-  // of PV, but for the last PV.
-  const uint64_t QK = HEAD_DIM / 16, PV = BC / 16, kv_tiles = shape.n / BC, stages = C::STAGES;
-  const uint64_t of_softmax = BC / 2 + 2;  // exponentials of a thread: weights and corrections
+  const uint64_t QK = HEAD_DIM / 16, PV = C::BC / 16, kv_tiles = shape.n / C::BC, stages = C::STAGES;
+  const uint64_t of_softmax = C::BC / 2 + 2;  // exponentials of a thread: weights and corrections
   uint64_t under_copies = 0, exponentials = 0;
   for (uint64_t tile = 0; tile < kv_tiles; ++tile) {
     const uint64_t next_QK = tile + 1 < kv_tiles ? QK : 0;
@@ -20,26 +16,12 @@ ladder::Counts predict(const ladder::Shape& shape) {
     under_copies += (tile >= stages ? (stages - 2) * (QK + PV) : tile * PV + (tile + 1) * QK) + next_QK;     // V
     exponentials += (tile < stages ? 2 * tile + 1 : 2 * (stages - 1)) * of_softmax;
   }
-  return {
-      .wgmma = pairs * (HEAD_DIM / 16 + BC / 16),                    // QK by slices of d, PV by slices of keys
-      .wgmma_left_running = (pairs - warps / 4) * (BC / 16),         // PV of each tile but the last, beside a softmax
-      .wgmma_beside_exponentials = (pairs - warps / 4) * (BC / 16),  // all of them
-      .products_under_copies = blocks * under_copies,
-      .exponentials_under_copies = blocks * exponentials,
-      .loads_awaited_by_asker = blocks + 2 * tiles,    // all of them
-      .shuffles = warp_tiles * 2 * 2 + warps * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
-      .shuffles_beside_products = (warp_tiles - warps) * 2 * 2,  // but those of the first tile and of the sums
-      .votes = warp_tiles,                                       // whether anything has to be rescaled
-      .yes_votes = warps,                                        // in the first tile
-      .exponentials = warp_tiles * 16 * (BC + 4),                // weights; a correction in each of a row's four lanes
-      .barriers = blocks,
-      .bulk_copies = blocks + 2 * tiles,  // Q; K and V
-      .gmem_accesses = blocks * BR * ROW_BYTES / 4,
-      .gmem_sectors = 2 * BR * ROW_BYTES / 32,  // of a block; half used
-      .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
-      .gmem_bytes_written = blocks * BR * ROW_BYTES,
-      .unused_smem_bytes =
-          uint64_t(ladder::max<int64_t>(0, C::STAGES - shape.n / C::BC)) * 2 * BC * ROW_BYTES};  // of short heads
+  ladder::Counts counts = ladder::hopper::with_maxima<C>(shape);
+  counts.products_under_copies = counts.barriers * under_copies;  // a barrier is a block's
+  counts.exponentials_under_copies = counts.barriers * exponentials;
+  counts.wgmma_under_loads = 0;                        // the warps copy for themselves,
+  counts.loads_awaited_by_asker = counts.bulk_copies;  // and wait for all that they ask for
+  return counts;
 }
 
 template <class C>

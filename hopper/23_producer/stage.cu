@@ -1,41 +1,13 @@
-#include "harness/stages/stage.hpp"
-#include "harness/stages/walk.hpp"
+#include "harness/stages/hopper.hpp"
 #include "kernel.cuh"
 
 namespace {
-
-// wgmma is counted per warpgroup, 64 queries, and tile of BC keys, a pair; shuffles per warp.
-template <class C>
-ladder::Counts predict(const ladder::Shape& shape) {
-  constexpr uint64_t BR = C::BR, BC = C::BC, WARPS = C::WARPS;
-  const uint64_t blocks = shape.batch_heads() * shape.n / BR, tiles = blocks * (shape.n / BC);
-  const uint64_t pairs = tiles * WARPS / 4, warps = blocks * WARPS, warp_tiles = tiles * WARPS;
-  const ladder::Walk walk{.tiles = uint64_t(shape.n / BC), .stages = C::STAGES, .qk = HEAD_DIM / 16, .pv = BC / 16};
-  return {
-      .wgmma = pairs * (HEAD_DIM / 16 + BC / 16),                    // QK by slices of d, PV by slices of keys
-      .wgmma_left_running = (pairs - warps / 4) * (BC / 16),         // PV of each tile but the last, beside a softmax
-      .wgmma_beside_exponentials = (pairs - warps / 4) * (BC / 16),  // all of them
-      .wgmma_under_loads = WARPS / 4 * under_loads(walk, blocks, blocks),
-      .shuffles = warp_tiles * 2 * 2 + warps * 2 * 2,  // two rows, two exchanges: a maximum per tile, a sum at the end
-      .shuffles_beside_products = (warp_tiles - warps) * 2 * 2,  // but those of the first tile and of the sums
-      .votes = warp_tiles,                                       // whether anything has to be rescaled
-      .yes_votes = warps,                                        // in the first tile
-      .exponentials = warp_tiles * 16 * (BC + 4),                // weights; a correction in each of a row's four lanes
-      .barriers = blocks,
-      .bulk_copies = blocks + 2 * tiles,  // Q; K and V
-      .gmem_accesses = blocks * BR * ROW_BYTES / 4,
-      .gmem_sectors = 2 * BR * ROW_BYTES / 32,  // of a block; half used
-      .gmem_bytes_read = (blocks * BR + tiles * 2 * BC) * ROW_BYTES,
-      .gmem_bytes_written = blocks * BR * ROW_BYTES,
-      .unused_smem_bytes =
-          uint64_t(ladder::max<int64_t>(0, C::STAGES - shape.n / C::BC)) * 2 * BC * ROW_BYTES};  // of short heads
-}
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest.per_rescale = {.corrections_at_rest = 32};
   rest.largest_score = 0x1p24f;  // 05_exp2f says why
-  return ladder::make_variant<C>(run<C>, flash_attention<C>, predict<C>, std::move(rest));
+  return ladder::make_variant<C>(run<C>, flash_attention<C>, ladder::hopper::with_maxima<C>, std::move(rest));
 }
 
 const ladder::Registration registration({

@@ -242,8 +242,8 @@ class Exercise:
                 return None
             return Verdict(False, "too_many_lines", f"You have changed {changed} lines. What is wrong takes at most {most}: "
                                                     "find the cause, and leave all else as it was.")
-        mine_fixed, given_fixed = outside_of_blanks(mine), outside_of_blanks(given)
-        if mine_fixed is None or len(mine_fixed) != len(given_fixed):
+        (mine_fixed, _), (given_fixed, _) = in_parts(mine) or ([], []), in_parts(given)
+        if len(mine_fixed) != len(given_fixed):
             return Verdict(False, "outside", f"The lines that begin and end your parts are not as they were:\n  {BEGIN} ..\n"
                                              f"  {END}\n`./ladder learn reset` keeps your file as kernel.cuh.old and begins anew.")
         ours, theirs = sum(mine_fixed, []), [line for _, line in sum(given_fixed, [])]
@@ -424,50 +424,32 @@ def changed_lines(before: list[str], after: list[str]) -> int:
     return max(removed, added)
 
 
-def outside_of_blanks(lines: list[str]) -> list[list[tuple[int, str]]] | None:
-    """The numbered lines before, between and after the blanks, marks included; None if the marks do not pair."""
-    parts: list[list[tuple[int, str]]] = [[]]
-    inside = False
+def in_parts(lines: list[str]) -> tuple[list[list[tuple[int, str]]], list[list[tuple[int, str]]]] | None:
+    """The numbered lines before, between and after the blanks, marks included, and those in the blanks; None if the marks do not pair."""
+    parts: list[list[tuple[int, str]]] = [[]]  # outside of a blank, in one, and so on
     for number, line in enumerate(lines, 1):
         begins, ends = line.lstrip().startswith(BEGIN), line.lstrip().startswith(END)
+        inside = len(parts) % 2 == 0
         if (begins and inside) or (ends and not inside):
             return None
         if ends:
             parts.append([])
-        if not inside or ends:
-            parts[-1].append((number, line))
-        inside = begins or (inside and not ends)
-    return None if inside else parts
+        parts[-1].append((number, line))
+        if begins:
+            parts.append([])
+    return None if len(parts) % 2 == 0 else (parts[::2], parts[1::2])
 
 
 def blanks_of(text: str) -> list[str] | None:
     """What stands in the blanks; None if the marks do not pair."""
-    found: list[str] = []
-    inside = False
-    for line in text.replace("\r\n", "\n").split("\n"):
-        begins, ends = line.lstrip().startswith(BEGIN), line.lstrip().startswith(END)
-        if (begins and inside) or (ends and not inside):
-            return None
-        if begins:
-            found.append("")
-        elif inside and not ends:
-            found[-1] += line + "\n"
-        inside = begins or (inside and not ends)
-    return None if inside else found
+    parts = in_parts(text.replace("\r\n", "\n").split("\n"))
+    return parts and ["".join(f"{line}\n" for _, line in blank) for blank in parts[1]]
 
 
 def with_blanks(skeleton: str, blanks: list[str]) -> str:
     """The skeleton with this in its blanks."""
-    out, inside, at = [], False, 0
-    for line in skeleton.split("\n"):
-        begins, ends = line.lstrip().startswith(BEGIN), line.lstrip().startswith(END)
-        if not inside or ends:
-            out.append(line)
-        if begins:
-            out += blanks[at].split("\n")[:-1]
-            at += 1
-        inside = begins or (inside and not ends)
-    return "\n".join(out)
+    first, *others = ["\n".join(line for _, line in part) for part in in_parts(skeleton.split("\n"))[0]]
+    return first + "".join(f"\n{blank}{other}" for blank, other in zip(blanks, others, strict=True))
 
 
 def product(text: str) -> int:

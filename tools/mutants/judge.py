@@ -18,7 +18,7 @@ from tools.mutants.operators import Mutant
 # Verdicts. Answers and counts are what the check says; the others are how a process can end besides.
 ANSWERS, COUNTS, TIMEOUT, CRASH, SURVIVED = "answers", "counts", "timeout", "crash", "survived"
 COUNT_KINDS = {"counts_differ", "conflicts_differ"}
-ABLATE = ["--ablate"]
+TO_FIRST, ABLATE = ["--first-failure"], ["--ablate"]
 WALL_PER_CPU = 10  # a machine that is busy with other things makes a process slow, not endless
 
 
@@ -107,11 +107,7 @@ class Check:
         self.work = work
         document = work / "original.json"
         self.command = [str(program), "check", stage, "--on", "cpu"]
-        self.to_first = ["--first-failure"]
-        original = measured(self.command + self.to_first + ["--json", str(document)])
-        if original.code == 2:  # a ladder without this option
-            self.to_first = []
-            original = measured(self.command + ["--json", str(document)])
+        original = measured(self.command + TO_FIRST + ["--json", str(document)])
         if original.code != 0:
             raise Refused(f"{stage} as it is does not pass: {shlex.join(self.command)} ends with {original.code}.")
         self.limits = Limits.from_original(original.seconds)
@@ -135,9 +131,9 @@ class Check:
             outcome = self._run(mutant.number, self.smallest, self.smallest_limits)
             if outcome.verdict not in (SURVIVED, COUNTS):
                 return outcome
-        outcome = self._run(mutant.number, self.to_first)
+        outcome = self._run(mutant.number, TO_FIRST)
         if outcome.verdict == SURVIVED:
-            outcome = self._run(mutant.number, [*self.to_first, *ABLATE], self.ablations)
+            outcome = self._run(mutant.number, TO_FIRST + ABLATE, self.ablations)
         return outcome
 
     def first_look(self, mutant: Mutant) -> bool:

@@ -5,7 +5,6 @@ With --check nothing is written: exits 1 when a drawing is older than what it is
 """
 from __future__ import annotations
 
-import html
 import re
 import runpy
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 from tools import rungs
 from tools.paths import DOCS, SITE
 from tools.site import generated
-from tools.site.drawings import DRAWINGS, standing_alone
+from tools.site.drawings import DRAWINGS
 from tools.site.schemes import SCHEMES
 from tools.site.sketch import Sketch
 
@@ -32,22 +31,9 @@ def drawn(source: Path) -> Sketch:
     return runpy.run_path(str(source))["DRAWING"]
 
 
-def figures() -> dict[Path, str]:
-    """The drawings that pages of docs/ share, and their files."""
-    style = STYLE.read_text(encoding="utf-8")
-    made = {**DRAWINGS, **SCHEMES}
-    return {DOCS / "drawings" / f"{name}.svg": standing_alone(make(), style) for name, make in made.items()}
-
-
-def with_figures(figures: dict[Path, str]) -> dict[Path, str]:
-    """The same, and the pages whose images have the titles of these as their words."""
-    files = dict(figures)
-    for page in DOCS.glob("*.md"):
-        text = page.read_text(encoding="utf-8")
-        for svg, drawn in figures.items():
-            text = described(text, str(svg.relative_to(DOCS)), html.unescape(re.search("<title>(.*?)</title>", drawn)[1]))
-        files[page] = text
-    return files
+def shared() -> dict[Path, Sketch]:
+    """The drawings that pages of docs/ share, by their files."""
+    return {DOCS / "drawings" / f"{name}.svg": make() for name, make in {**DRAWINGS, **SCHEMES}.items()}
 
 
 def described(text: str, name: str, title: str) -> str:
@@ -55,20 +41,23 @@ def described(text: str, name: str, title: str) -> str:
     return re.sub(rf"!\[[^\]]*\]\({re.escape(name)}\)", lambda _: f"![{title}]({name})", text)
 
 
-def wanted(source: Path) -> dict[Path, str]:
-    """What the files of a drawing should hold."""
-    sketch, svg = drawn(source), source.with_suffix(".svg")
-    files = {svg: sketch.svg(STYLE.read_text(encoding="utf-8"))}
-    for page in (source.parent.glob("*.md") if source.name.startswith("drawing") else DOCS.glob("*.md")):
-        files[page] = described(page.read_text(encoding="utf-8"), str(svg.relative_to(page.parent)), sketch.title)
+def wanted(drawings: dict[Path, Sketch], pages: list[Path]) -> dict[Path, str]:
+    """What the drawings' files should hold, and the pages that may show them."""
+    files = {svg: sketch.svg(STYLE.read_text(encoding="utf-8")) for svg, sketch in drawings.items()}
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        for svg, sketch in drawings.items():
+            text = described(text, str(svg.relative_to(page.parent)), sketch.title)
+        files[page] = text
     return files
 
 
 def made(only: list[Path]) -> Iterator[tuple[Path, str]]:
     for source in map(Path.resolve, only or sources()):
-        yield from wanted(source).items()
+        folder = source.parent if source.name.startswith("drawing") else DOCS
+        yield from wanted({source.with_suffix(".svg"): drawn(source)}, sorted(folder.glob("*.md"))).items()
     if not only:
-        yield from with_figures(figures()).items()
+        yield from wanted(shared(), sorted(DOCS.glob("*.md"))).items()
 
 
 def main() -> int:

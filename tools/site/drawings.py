@@ -1,19 +1,19 @@
-"""Figures as SVG inside the page, so that they follow its colours; drawn from what layouts.cpp prints and from what an
-H200 answered to ldmatrix (harness/tests/fixtures/conformance). Each carries its content in words."""
+"""Who holds and what lies where: drawn from what layouts.cpp prints and from what an H200 answered to ldmatrix
+(harness/tests/fixtures/conformance)."""
 from __future__ import annotations
 
 import functools
-import html
 import json
 import os
-import re
 import subprocess
 import tempfile
 from pathlib import Path
 
 from tools.paths import ROOT, SITE
+from tools.site.sketch import Sketch
 
 WIDTH, MARGIN, LINE = 320, 46, 20
+REGISTERS = ("empty", "data", "copy", "work")  # the shades of four
 
 
 @functools.cache
@@ -25,18 +25,16 @@ def layouts() -> dict:
         return json.loads(subprocess.run([program], check=True, capture_output=True, text=True).stdout)
 
 
-def grid(title: str, words: str, rows: list[str], columns: list[str], cells: list[tuple]) -> str:
-    """`cells` are (row, column, rows, columns, text, class) in units of the grid."""
-    unit = WIDTH / len(columns)
-    parts = [f'<text class="label" x="{MARGIN + (c + .5) * unit:g}" y="14">{name}</text>' for c, name in enumerate(columns)]
-    parts += [f'<text class="label row" x="{MARGIN - 6}" y="{LINE * (r + 1) + 14}">{name}</text>' for r, name in enumerate(rows)]
-    for row, column, tall, wide, text, kind in sorted(cells, key=lambda cell: "picked" in cell[-1]):  # outlines last
-        x, y = MARGIN + column * unit, LINE * (row + 1)
-        parts.append(f'<g class="{kind}"><rect x="{x:g}" y="{y}" width="{wide * unit:g}" height="{tall * LINE}"/>'
-                     f'<text x="{x + wide * unit / 2:g}" y="{y + tall * LINE / 2 + 4:g}">{text}</text></g>')
-    size = f"{MARGIN + WIDTH + 2} {LINE * (len(rows) + 1) + 2}"
-    return (f'<figure class="drawing"><svg viewBox="0 0 {size}" role="img"><title>{html.escape(title)}</title>'
-            f'<desc>{html.escape(words)}</desc>{"".join(parts)}</svg><figcaption>{html.escape(title)}</figcaption></figure>')
+def grid(title: str, words: str, rows: list[str], columns: list[str], cells: list[tuple]) -> Sketch:
+    """`cells` are (row, column, rows, columns, text, kind, picked) in units of the grid."""
+    sketch, unit = Sketch(title, words), WIDTH / len(columns)
+    for column, name in enumerate(columns):
+        sketch.text(MARGIN + (column + .5) * unit, 14, name, "label", "middle")
+    for row, name in enumerate(rows):
+        sketch.text(MARGIN - 6, LINE * (row + 1) + 14, name, "label", "end")
+    for row, column, tall, wide, text, kind, picked in sorted(cells, key=lambda cell: cell[-1]):  # outlines last
+        sketch.box(MARGIN + column * unit, LINE * (row + 1), wide * unit, tall * LINE, kind, text, picked)
+    return sketch
 
 
 def merged(owner: dict[tuple[int, int], tuple[int, int]], label) -> list[tuple]:
@@ -47,7 +45,7 @@ def merged(owner: dict[tuple[int, int], tuple[int, int]], label) -> list[tuple]:
             continue
         wide = 1 + (owner.get((row, column + 1)) == (lane, register))
         tall = 1 + (owner.get((row + 1, column)) == (lane, register))
-        cells.append((row, column, tall, wide, label(lane, register), f"r{register}" + (" picked" if lane == 5 else "")))
+        cells.append((row, column, tall, wide, label(lane, register), REGISTERS[register], lane == 5))
     return cells
 
 
@@ -56,7 +54,7 @@ def held_by(owner: dict, lane: int) -> str:
     return f"Lane {lane} holds " + ", ".join(f"row {r} column {c} in register {register}" for register, (r, c) in elements) + "."
 
 
-def fragment(name: str) -> str:
+def fragment(name: str) -> Sketch:
     layout = layouts()[name]
     per_register = 1 if name == "C" else 2  # f32, or two f16
     owner = {tuple(place): (lane, i // per_register) for lane, places in enumerate(layout["lanes"]) for i, place in enumerate(places)}
@@ -81,7 +79,7 @@ def dealt(name: str) -> dict[tuple[int, int], tuple[int, int]]:
     return owner
 
 
-def ldmatrix(name: str) -> str:
+def ldmatrix(name: str) -> Sketch:
     owner = dealt(name)
     how = "transposed" if name.endswith("trans") else "plain"
     return grid(f"ldmatrix, {how}: the lane that receives each element of an 8x8 matrix; at the left, the lane that gives the row's address",
@@ -89,26 +87,17 @@ def ldmatrix(name: str) -> str:
                 [f"8m+{r}" for r in range(8)], [str(c) for c in range(8)], merged(owner, lambda lane, _: str(lane)))
 
 
-def banks(name: str) -> str:
+def banks(name: str) -> Sketch:
     layout = layouts()[name]
     cells = []
     for row, offsets in enumerate(layout["offsets"]):
         for chunk, offset in enumerate(offsets):
-            cells.append((row, offset % 128 // 16, 1, 1, str(chunk), "r2 picked" if chunk == 2 else "r0"))
+            cells.append((row, offset % 128 // 16, 1, 1, str(chunk), "copy" if chunk == 2 else "empty", chunk == 2))
     places = [offsets[2] % 128 // 16 * 4 for offsets in layout["offsets"]]
     count = layout["wavefronts"]
     return grid(f"{name.capitalize()}: which chunk lies in which banks. Reading chunk 2 of eight rows: {count} wavefront{'s' * (count > 1)}",
                 "Chunk 2 of rows 0 to 7 begins in bank " + ", ".join(map(str, places)) + ".",
                 [f"row {r}" for r in range(8)], [f"{4 * g}-{4 * g + 3}" for g in range(8)], cells)
-
-
-def standing_alone(figure: str, style: str) -> str:
-    """The drawing of a figure as a file, with its style and ground, as Sketch.svg writes them."""
-    wide, tall, inner = re.search(r'<svg[^>]*viewBox="0 0 (\S+) (\S+)"[^>]*>(.*)</svg>', figure, re.S).groups()
-    words, _, drawn = inner.partition("</desc>")
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" class="sketch" viewBox="0 0 {wide} {tall}" width="{1.5 * float(wide):g}" '
-            f'height="{1.5 * float(tall):g}" role="img">{words}</desc>\n<style>\n{style}</style>\n'
-            f'<rect class="ground" x="-8" y="-8" width="{float(wide) + 16:g}" height="{float(tall) + 16:g}"/>\n{drawn.strip()}\n</svg>\n')
 
 
 DRAWINGS = {

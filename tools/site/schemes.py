@@ -1,92 +1,72 @@
-"""Figures of sizes, tiles and order as SVG inside the page: from the tile of a rung, from the layout functions, from
-the recorded traces (traces.py), and from docs/results. Each carries its content in words. They are 368 units wide, the
-width of a phone, so that their 11 unit type is 11 pixels there."""
+"""Drawings of sizes, tiles and order: from the tile of a rung, from the layout functions, from the recorded traces
+(traces.py), and from docs/results."""
 from __future__ import annotations
 
-import html
 import json
 
 from tools import results, rungs
 from tools.paths import DOCS
 from tools.site import prose
-from tools.site.drawings import grid, layouts, MARGIN, WIDTH
-from tools.site.sketch import inline, Sketch
+from tools.site.drawings import grid, layouts, REGISTERS
+from tools.site.sketch import FULL, Sketch
 from tools.site.traces import file_of
-
-FULL = MARGIN + WIDTH + 2
-
-
-def text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
-    return f'<text class="free {kind}" x="{x:g}" y="{y:g}" style="text-anchor:{anchor}">{html.escape(words)}</text>'
-
-
-def box(x: float, y: float, wide: float, tall: float, kind: str = "r0", words: str = "") -> str:
-    label = f'<text x="{x + wide / 2:g}" y="{y + tall / 2 + 4:g}">{html.escape(words)}</text>' if words else ""
-    return f'<g class="{kind}"><rect x="{x:g}" y="{y:g}" width="{wide:g}" height="{tall:g}"/>{label}</g>'
-
-
-def rule(x: float, y: float, to_x: float, to_y: float, kind: str = "") -> str:
-    return f'<line class="{kind}" x1="{x:g}" y1="{y:g}" x2="{to_x:g}" y2="{to_y:g}"/>'
-
-
-def figure(title: str, words: str, height: float, parts: list[str]) -> str:
-    return (f'<figure class="drawing"><svg viewBox="0 0 {FULL} {height:g}" role="img"><title>{html.escape(title)}</title>'
-            f'<desc>{html.escape(words)}</desc>{"".join(parts)}</svg><figcaption>{html.escape(title)}</figcaption></figure>')
-
 
 # ---- how large, how cut ----------------------------------------------------------------------------------------------
 
-def sizes(n: int = 2048, d: int = 128) -> str:
+def sizes(n: int = 2048, d: int = 128) -> Sketch:
     """Q and K^T at the edges of the score matrix that they give, to scale."""
-    side = 256.0
-    thin = side * d / n
-    x, y = 60.0, 40.0
     mib = lambda elements, size: f"{elements * size / 2**20:g} MiB"
-    parts = [box(x - 8 - thin, y, thin, side, "r3"), box(x, y - 8 - thin, side, thin, "r3"), box(x, y, side, side, "r1"),
-             *(f'<text x="{x + side / 2:g}" y="{y + side / 2 + 14 * line:g}">{words}</text>' for line, words in enumerate((f"the scores: {n} x {n},", f"{mib(n * n, 4)} in f32"))),
-             text(2, y + side / 2, "Q", "row"), text(x, 12, f"K transposed: {d} x {n}, {mib(n * d, 2)} in f16")]
-    return figure(f"To scale, one head at n = {n}, d = {d}: what comes in at the edges, and the matrix that nobody asked for",
-                  f"Q and K are {mib(n * d, 2)} each, the score matrix is {n // d} times as wide as Q and takes {mib(n * n, 4)}. "
-                  f"At twice the n, Q and K double and the scores take four times as much.", y + side + 4, parts)
+    sketch = Sketch(f"To scale, one head at n = {n}, d = {d}: what comes in at the edges, and the matrix that nobody asked for",
+                    f"Q and K are {mib(n * d, 2)} each, the score matrix is {n // d} times as wide as Q and takes {mib(n * n, 4)}. "
+                    f"At twice the n, Q and K double and the scores take four times as much.")
+    side, x, y = 256.0, 60.0, 40.0
+    thin = side * d / n
+    sketch.box(x - 8 - thin, y, thin, side, "work")
+    sketch.box(x, y - 8 - thin, side, thin, "work")
+    sketch.box(x, y, side, side, "data", f"the scores: {n} x {n},\n{mib(n * n, 4)} in f32")
+    sketch.text(2, y + side / 2, "Q")
+    sketch.text(x, 12, f"K transposed: {d} x {n}, {mib(n * d, 2)} in f16")
+    return sketch
 
 
-def tiling(stage: str) -> str:
+def tiling(stage: str) -> Sketch:
     """Grid, block, warp and mma tile of QK, each the picked part of the one before."""
     tile = rungs.by_name()[stage].default
     br, bc, warps, groups, d = tile.br, tile.bc, tile.warps, tile.m_tiles, tile.max_d
     columns, depth = bc // 8, d // 16
     if not bc or (warps * groups * 16, columns * 8, depth * 16) != (br, bc, d):
         raise ValueError(f"{stage}: mma tiles of 16 x 8 do not cover its tile of {br} x {bc}")
-    n, panel = 512, 128.0
-    parts = []
+    row_groups = f"{groups} row group{'s' * (groups > 1)}"
+    sketch = Sketch(f"{stage}: the scores, cut four times; each picked part is drawn larger in the next panel",
+                    f"A block owns {br} rows of the scores and walks over them in tiles of {br} x {bc}. Each of its {warps} warps owns {16 * groups} "
+                    f"rows of a tile, as {row_groups} of 16, each cut into {columns} mma tiles of 16 x 8. One mma tile takes "
+                    f"{depth} mma instructions, 16 of the {d} columns of Q and K at a time.")
+    n, panel, left, right, top, low = 512, 128.0, 4.0, 196.0, 34.0, 222.0
 
-    def cells(x: float, y: float, wide: float, tall: float, rows: int, across: int, picked) -> None:
-        places = [(r, c) for r in range(rows) for c in range(across)]
-        # The outline last, or its neighbours paint over it.
-        for r, c in sorted(places, key=lambda place: "picked" in picked(*place)):
-            parts.append(box(x + c * wide / across, y + r * tall / rows, wide / across, tall / rows, picked(r, c)))
+    def cells(x: float, y: float, wide: float, tall: float, rows: int, across: int, picked, beside=lambda row: False) -> None:
+        sketch.grid(x, y, wide, tall, rows, across, lambda r, c: "work" if picked(r, c) else "copy" if beside(r) else "empty", picked=picked)
 
-    left, right, top, low = 4.0, 196.0, 34.0, 222.0
-    parts += [text(left, 12, f"grid: S, {n} x {n}"), text(left, 26, f"{n // br} blocks per head", "label")]
-    cells(left, top, panel, panel, n // br, n // bc, lambda r, c: ("r3 picked" if c == 0 else "r2") if r == 1 else "r0")
-    parts += [text(right, 12, f"block: {br} x {bc}"), text(right, 26, f"{warps} warps; {n // bc} such tiles", "label")]
+    def panel_of(x: float, y: float, what: str, parts: str) -> None:
+        sketch.text(x, y, what)
+        sketch.text(x, y + 14, parts, "label")
+
+    panel_of(left, 12, f"grid: S, {n} x {n}", f"{n // br} blocks per head")
+    cells(left, top, panel, panel, n // br, n // bc, lambda r, c: (r, c) == (1, 0), lambda r: r == 1)
+    panel_of(right, 12, f"block: {br} x {bc}", f"{warps} warps; {n // bc} such tiles")
     scale = panel / max(br, bc)
-    cells(right, top, bc * scale, br * scale, warps, 1, lambda r, c: "r3 picked" if r == 0 else "r0")
-    parts += [text(left, low - 22, f"warp: {16 * groups} x {bc}"),
-              text(left, low - 8, f"{groups} row group{'s' * (groups > 1)} x {columns} mma tiles", "label")]
+    cells(right, top, bc * scale, br * scale, warps, 1, lambda r, c: r == 0)
+    panel_of(left, low - 22, f"warp: {16 * groups} x {bc}", f"{row_groups} x {columns} mma tiles")
     scale = 160.0 / max(bc, 16 * groups)
-    cells(left, low, bc * scale, 16 * groups * scale, groups, columns, lambda r, c: "r3 picked" if r == 0 and c == 0 else "r0")
-    parts += [text(right, low - 22, "mma tile: 16 x 8"), text(right, low - 8, f"{depth} steps of 16 along d", "label"),
-              box(right, low, 32, 64, "r3 picked", "S"), text(right + 37, low + 36, "="), box(right + 50, low, 64, 64, "r1", "A 16x16"),
-              text(right + 119, low + 36, "x"), box(right + 132, low, 32, 64, "r1", "B")]
-    height = low + max(16 * groups * scale, 64) + 4
-    return figure(f"{stage}: the scores, cut four times; each picked part is drawn larger in the next panel",
-                  f"A block owns {br} rows of the scores and walks over them in tiles of {br} x {bc}. Each of its {warps} warps owns {16 * groups} "
-                  f"rows of a tile, as {groups} row group{'s' * (groups > 1)} of 16, each cut into {columns} mma tiles of 16 x 8. One mma tile takes "
-                  f"{depth} mma instructions, 16 of the {d} columns of Q and K at a time.", height, parts)
+    cells(left, low, bc * scale, 16 * groups * scale, groups, columns, lambda r, c: (r, c) == (0, 0))
+    panel_of(right, low - 22, "mma tile: 16 x 8", f"{depth} steps of 16 along d")
+    for x, wide, kind, words in ((0, 32, "work", "S"), (50, 64, "data", "A 16x16"), (132, 32, "data", "B")):
+        sketch.box(right + x, low, wide, 64, kind, words, words == "S")
+    sketch.text(right + 37, low + 36, "=")
+    sketch.text(right + 119, low + 36, "x")
+    return sketch
 
 
-def p_in_registers() -> str:
+def p_in_registers() -> Sketch:
     """Two C fragments side by side against one A fragment. Stops the build if they were not the same elements."""
     owner_a = {tuple(place): (lane, i) for lane, places in enumerate(layouts()["A"]["lanes"]) for i, place in enumerate(places)}
     cells = []
@@ -97,7 +77,7 @@ def p_in_registers() -> str:
                     raise ValueError("two C fragments are no longer one A fragment")
                 if i % 2 == 0:
                     register = i // 2 + 2 * tile
-                    cells.append((row, column + 8 * tile, 1, 2, f"{lane}:{i}{i + 1}", f"r{register}" + (" picked" if lane == 5 else "")))
+                    cells.append((row, column + 8 * tile, 1, 2, f"{lane}:{i}{i + 1}", REGISTERS[register], lane == 5))
     return grid("Two results of QK, side by side: lane : its two C registers. Shades are the registers of A that they become",
                 "In both tiles C registers 0 and 1 of a lane lie where A wants its registers 0 (left tile) and 2 (right tile), C registers 2 and 3 "
                 "where A wants registers 1 and 3; in every lane, for all 256 elements.",
@@ -130,7 +110,7 @@ def order(stage: str) -> list[list]:
 
 # ---- what it gained --------------------------------------------------------------------------------------------------
 
-def waterfall() -> str:
+def waterfall() -> Sketch:
     """What each rung added, from the rate of the rung that it starts from to its own. Slow rungs have a panel with a
     scale of its own."""
     timed, peers, ceilings = results.select(csv := DOCS / "results" / "h200.csv", results.read(csv), results.Selection())
@@ -160,12 +140,12 @@ def waterfall() -> str:
             x = name_width + rate * scale
             sketch.line(x, top - 4, x, y, "dashed")
             sketch.text(x + 4, top - 6, f"{name} {rate:.0f}", "label", "end" if x > FULL - number_width - 30 else "start")
-    return inline(sketch)
+    return sketch
 
 
 # ---- the tree --------------------------------------------------------------------------------------------------------
 
-def tree() -> str:
+def tree() -> Sketch:
     """All rungs: the line as a trunk, and beside each of its rungs what hangs under it, by who starts from whom."""
     line, known = rungs.by_line(), rungs.by_name()
     words = [f"{rung.name}{f', from {rung.previous}' if rung.previous else ''}{': ' if beside else ''}"
@@ -216,7 +196,7 @@ def tree() -> str:
             mark(x, at, chip, other.role, other.number)
             places[other.name], used = (x + chip, at), max(used, at)
         bottom, y, last = top + tall, max(top, used) + row, rung
-    return inline(sketch)
+    return sketch
 
 
 # What a chapter's table has in figures, as pairs of bars: the metric, its name, and the end of its scale.
@@ -224,7 +204,7 @@ BEFORE_AND_AFTER = (("tensor_busy", "tensor cores active, %", 100.0), ("shared_b
                     ("waits_global", "waiting for global memory, clocks per instruction", None), ("waits_shared", "waiting for shared memory, clocks per instruction", None))
 
 
-def counters(stage: str) -> str | None:
+def counters(stage: str) -> Sketch | None:
     """The hardware's counters of a rung and of the one that it starts from, where they differ by a twentieth; None
     where there are none."""
     before = rungs.by_name()[stage].previous or None
@@ -237,14 +217,15 @@ def counters(stage: str) -> str | None:
     values = [value for value in values if abs(value[3] - value[2]) > max(value[2], value[3]) / 20]
     if not values:
         return None
-    parts, y = [], 0.0
-    for words, end, old, new in values:
+    sketch = Sketch(f"Counted by the hardware: {before} (upper bar) and {stage} (lower bar), at batch 2, heads 16, N = 4096",
+                    " ".join(f"{words}: {old:.3g} in {before}, {new:.3g} in {stage}." for words, _, old, new in values))
+    for y, (words, end, old, new) in zip(range(0, 50 * len(values), 50), values, strict=True):
+        sketch.text(2, y + 13, words)
         scale = (FULL - 60) / (end or max(old, new, 1.0))
-        parts += [text(2, y + 13, words), box(2, y + 18, old * scale, 12, "r0"), box(2, y + 30, new * scale, 12, "r3"),
-                  text(6 + old * scale, y + 28, f"{old:.3g}", "label"), text(6 + new * scale, y + 40, f"{new:.3g}", "label")]
-        y += 50
-    return figure(f"Counted by the hardware: {before} (upper bar) and {stage} (lower bar), at batch 2, heads 16, N = 4096",
-                  " ".join(f"{words}: {old:.3g} in {before}, {new:.3g} in {stage}." for words, _, old, new in values), y, parts)
+        for top, value, kind in ((y + 18, old, "empty"), (y + 30, new, "work")):
+            sketch.box(2, top, value * scale, 12, kind)
+            sketch.text(6 + value * scale, top + 10, f"{value:.3g}", "label")
+    return sketch
 
 
 SCHEMES = {
@@ -256,7 +237,7 @@ SCHEMES = {
 OF_A_RUNG = {"counters": counters, "tiling": tiling}
 
 
-def scheme(name: str) -> str | None:
+def scheme(name: str) -> Sketch | None:
     """A drawing by name: waterfall, or counters-03_kvpipe and tiling-03_kvpipe of any rung. Raises KeyError where there
     is none."""
     kind, _, rung = name.partition("-")

@@ -23,7 +23,7 @@ from tools.site.code_style import Dark
 from tools.site.drawings import DRAWINGS
 from tools.site.kernels import Kernel, Region, RungDiff
 from tools.site.schemes import scheme
-from tools.site.sketch import bare
+from tools.site.sketch import bare, inline
 
 KATEX = Path("/usr/share/javascript/katex")
 
@@ -80,7 +80,7 @@ class Drawing(SphinxDirective):
     def run(self):
         name = self.arguments[0]
         try:
-            return [nodes.raw("", DRAWINGS[name]() if name in DRAWINGS else scheme(name), format="html")]
+            return [nodes.raw("", inline(DRAWINGS[name]() if name in DRAWINGS else scheme(name)), format="html")]
         except (KeyError, OSError, ValueError, results.ResultsError, subprocess.CalledProcessError) as error:
             raise ExtensionError(f"{{drawing}} {name}: {error!r}") from None
 

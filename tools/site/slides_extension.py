@@ -157,7 +157,7 @@ def foundation(name: str) -> str:
     text = prose.INLINE.sub(r"\2", (DOCS / f"{name}.md").read_text(encoding="utf-8"))  # numbers without their formulas
     text = re.sub(r"\$(\w)\$", r"*\1*", text)
     drawn, file = re.search(r"^```\{drawing\} (\S+)|^!\[[^\]]*\]\((drawings/\S+\.svg)\)", text, re.M).groups()
-    shown = (DOCS / file).read_text(encoding="utf-8") if file else DRAWINGS[drawn]() if drawn in DRAWINGS else scheme(drawn)
+    shown = (DOCS / file).read_text(encoding="utf-8") if file else (DRAWINGS[drawn]() if drawn in DRAWINGS else scheme(drawn)).svg("")
     said = "".join(f"<li>{inline(heading)}</li>" for heading in re.findall(r"^## (.*)", text, re.M))
     table = first_table(text)
     question = part_of(text, r"^\*\*To go on\.\*\*(.*?)(?=<details>)", f"docs/{name}.md")

@@ -191,11 +191,6 @@ class Bench(unittest.TestCase):
         self.assertTrue(named)
         self.assertEqual(process.returncode, 0)
 
-    def test_without_peers_those_of_the_command_line_still_take_part(self) -> None:
-        ladder("bench", A["number"], *SMALL, "--no-peers", "--peer", f"{FAKE_PEER} good", "--csv", str(self.csv),
-               ends=0)
-        self.assertEqual([row["stage"] for row in self.rows() if row["kind"] == "peer"], ["fake"])
-
     def test_a_wrong_stage_gets_no_number(self) -> None:
         run = ladder("bench", A["number"], B["number"], *SMALL, "--no-peers", "--csv", str(self.csv),
                      FAKE_GPU_WRONG=B["stage"], ends=1)
@@ -245,11 +240,6 @@ class Bench(unittest.TestCase):
             self.csv.unlink()
         run = ladder(*words, FAKE_GPU_STALE=rung["stage"], ends=1)
         self.assertIn("wrong in a timed group", run.stdout)
-
-    def test_full_disk_is_an_error_after_the_table(self) -> None:
-        run = ladder("bench", A["number"], *SMALL, "--no-peers", "--csv", "/dev/full", ends=1)
-        self.assertIn("cannot write /dev/full: No space left on device", run.stderr)
-        self.assertIn(A["stage"], run.stdout)
 
     def test_a_csv_that_holds_something_else_stops_the_bench_before_it_starts(self) -> None:
         self.csv.write_text("years of work\n", encoding="utf-8")

@@ -374,16 +374,6 @@ class RealChapters(unittest.TestCase):
                 self.assertTrue((rung.path / "drawing.svg").is_file())
         self.assertGreater(seen, 20)
 
-    def test_a_chapter_without_its_drawing_or_its_folds_is_seen(self) -> None:
-        rung = next(rung for rung in self.known() if rung.previous)
-        text = (rung.path / "README.md").read_text(encoding="utf-8")
-        fold = "<details><summary>"
-        for old, said in (("](drawing.svg)", "no drawing"), (f"{fold}First predict", "what happened is not folded"), (f"| {fold}answer", "an answer in sight"),
-                          (f"{fold}Answer", "no answer to go on"), ("**Where it comes from.**", "no source"), ("**What we predict.**", "no prediction")):
-            with self.subTest(said):
-                self.assertIn(old, text)
-                self.assertIn(said, faults(text.replace(old, "", 1)))
-
     def test_no_measured_number_of_a_chapter_is_typed(self) -> None:
         """What happened, in prose: decimals, percentages, multiples. A number of the write-up stands beside its name, one that we
         predicted beside "we said", and what a trial had beside that word."""

@@ -227,6 +227,14 @@ TEST_CASE("the reference is the formula with the errors of a plain f16 attention
   }
 }
 
+static void check_same_answers(const Reference& got, const Reference& wanted) {
+  for (size_t answer = 0; answer < 2; ++answer) {
+    const auto &values = got.answers[answer].values, &others = wanted.answers[answer].values;
+    REQUIRE(values.size() == others.size());
+    for (size_t i = 0; i < values.size(); ++i) CHECK(values[i] == Approx(others[i]).epsilon(1e-5).margin(1e-6));
+  }
+}
+
 TEST_CASE("bytes times their scales are as good as the numbers that they stand for") {
   Shape shape{.batch = 2, .heads = 4, .kv_heads = 2, .n = 40, .d = 16};
   shape.q_type = shape.o_type = Element::bf16;
@@ -252,12 +260,7 @@ TEST_CASE("bytes times their scales are as good as the numbers that they stand f
         numbers[name].set(i, inputs[name][size_t(i)] * inputs[scales][size_t(scale)]);
       }
     }
-    const Reference got = make_reference(shape, inputs), wanted = make_reference(plain, numbers);
-    for (size_t answer = 0; answer < 2; ++answer) {
-      const auto &values = got.answers[answer].values, &others = wanted.answers[answer].values;
-      REQUIRE(values.size() == others.size());
-      for (size_t i = 0; i < values.size(); ++i) CHECK(values[i] == Approx(others[i]).epsilon(1e-5).margin(1e-6));
-    }
+    check_same_answers(make_reference(shape, inputs), make_reference(plain, numbers));
   }
 }
 
@@ -277,26 +280,7 @@ TEST_CASE("rows of int8 times their scales are as good as the numbers that they 
       numbers[name].set(i, inputs[name][static_cast<size_t>(i)] * scale);
     }
   }
-  const Reference got = make_reference(shape, inputs), wanted = make_reference(plain, numbers);
-  for (size_t answer = 0; answer < 2; ++answer) {
-    const auto &values = got.answers[answer].values, &others = wanted.answers[answer].values;
-    REQUIRE(values.size() == others.size());
-    for (size_t i = 0; i < values.size(); ++i) CHECK(values[i] == Approx(others[i]).epsilon(1e-5).margin(1e-6));
-  }
-}
-
-TEST_CASE("ties give the mean of V, constant V gives itself") {
-  const Shape shape{.n = 64, .d = 32};
-  const Inputs ties = make_inputs(InputKind::ties, shape, 1);
-  const Reference mean = make_reference(shape, ties);
-  for (int c = 0; c < shape.d; ++c) {
-    double expected = 0;
-    for (int j = 0; j < shape.n; ++j) expected += to_float(ties.half("V")[j * shape.d + c]) / shape.n;
-    CHECK(mean["O"].row(7)[c] == Approx(expected).margin(1e-12));
-  }
-  const Inputs constant = make_inputs(InputKind::constant_v, shape, 1);
-  const Reference same = make_reference(shape, constant);
-  for (int c = 0; c < shape.d; ++c) CHECK(same["O"].row(9)[c] == Approx(to_float(constant.half("V")[c])).margin(1e-12));
+  check_same_answers(make_reference(shape, inputs), make_reference(plain, numbers));
 }
 
 TEST_CASE(
@@ -513,36 +497,18 @@ TEST_CASE("a sample of rows has the tiles' edges in every head that it visits, a
   }
 }
 
-TEST_CASE(
-    "a large problem is sampled: both ends, edges of tiles, first and last head, and the values of the full one") {
+TEST_CASE("a large problem is sampled, with the values of the full one") {
   const Shape shape{.batch = 2, .heads = 4, .n = 2048, .d = 128};
   const Inputs inputs = make_inputs(InputKind::normal, shape, 1);
   const Reference reference = make_reference(shape, inputs);
   const std::vector<Cell>& cells = reference["O"].cells;
   REQUIRE(cells == choose_cells(shape));
   REQUIRE(std::ssize(cells) < shape.batch_heads() * shape.n);
-  CHECK(cells.size() >= 64);
-  const int64_t last = shape.batch_heads() - 1;
-  for (const Cell& cell : std::initializer_list<Cell>{
-           {0, 0}, {0, 63}, {0, 64}, {0, 127}, {0, 128}, {0, 2047}, {last, 0}, {last, 2047}, {last, 2048 - 128}}) {
-    CHECK(std::ranges::binary_search(cells, cell));
-  }
   for (const size_t i : {size_t{0}, cells.size() / 2, cells.size() - 1}) {
     const PlainRow expected = plain_attention(shape, inputs, cells[i].unit * shape.n + cells[i].row);
     const std::span<const double> values = reference["O"].row(i);
     CHECK(difference({values.begin(), values.end()}, expected.O, "O") == "");
   }
-}
-
-TEST_CASE("a comparison finds the largest error and its place") {
-  const Shape shape{.batch = 1, .heads = 2, .n = 32, .d = 16};
-  const Reference reference = make_reference(shape, make_inputs(InputKind::normal, shape, 1));
-  auto output = rounded_to_f16(reference);
-  output[40 * 16 + 3] = to_f16(to_float(output[40 * 16 + 3]) + 1.0f);
-  const Comparison found = compare_O(reference, output, shape.n);
-  CHECK(found.cell == Cell{1, 8});
-  CHECK(found.column == 3);
-  CHECK(found.max_err == Approx(1.0).margin(0.01));
 }
 
 TEST_CASE(
@@ -697,36 +663,5 @@ TEST_CASE("the reference of some rows has what all have, of those rows, in their
       }
     }
     REQUIRE(difference(found, expected) == "");
-  }
-}
-
-TEST_CASE("an error is weighed by its own row's tolerance, and the mean error by all of them") {
-  Reference::Answer O{.output = "O", .columns = 2, .cells = {{0, 0}, {0, 3}, {1, 0}}, .sets = 2};
-  O.values = {0, 0, 0, 0, 0, 0};
-  O.baseline = {{0.125, 0.0625}, {0.5, 0.5}};
-  O.row_tolerance = {3.0, 0.0, 7.0};
-  Tensor output(tensor("O", Element::f16, {1, 2, 4, 2}));
-  output.half()[1] = to_f16(1.0f);  // row 0, allowed more there than ...
-  output.half()[6] = to_f16(0.5f);  // ... in row 3
-  output.half()[8] = to_f16(9.0f);  // another set's
-  const Comparison worst = compare_to_reference(O, output, 0);
-  CHECK(worst.cell == Cell{0, 3});
-  CHECK(worst.column == 0);
-  CHECK(worst.max_err == 0.5);
-  CHECK(worst.tolerance == Approx(0.25).margin(1e-4));
-  CHECK(worst.rms == Approx(std::sqrt((1.0 + 0.25) / 4)));
-  CHECK(worst.rms_tolerance == Approx(O.rms_tolerance(0, 2) + std::sqrt((9.0 + 9.0) / 4)));
-}
-
-TEST_CASE("one NaN, wherever it is, makes the error NaN; infinity makes it infinite") {
-  const Shape shape{.n = 32, .d = 16};
-  const Reference reference = make_reference(shape, make_inputs(InputKind::normal, shape, 1));
-  for (const size_t at : {size_t{0}, size_t{200}, size_t{511}}) {
-    auto output = rounded_to_f16(reference);
-    output[5] = to_f16(100.0f);  // a larger error elsewhere must not hide it
-    output[at] = to_f16(std::numeric_limits<float>::quiet_NaN());
-    CHECK(std::isnan(compare_O(reference, output, shape.n).max_err));
-    output[at] = to_f16(std::numeric_limits<float>::infinity());
-    CHECK(std::isinf(compare_O(reference, output, shape.n).max_err));
   }
 }
