@@ -25,11 +25,12 @@ const ladder::Registration registration({
     .role = ladder::Role::branch,
     .idea = "A warpgroup's number is one for all lanes of a warp, and said so: by a shuffle.",
     .limit = "A descriptor depends on threadIdx, so ptxas copies it into registers of the warp before each product.",
-    .prediction = "In turns, on an H200, over 56 in bf16, 16 heads of both: dense at n = 8192 1.003, causal at 1024 1.01 "
-                  "and at 4096 1.006, within 1 %. In the machine code are 40 instructions that copy a register to one "
-                  "of the warp, where 56 has 135: some 19 fewer for a tile of keys and warp, of 470, and a scheduler "
-                  "with two such warps has twice as many clocks as that. What is left is that a product need not wait "
-                  "for its descriptor, which counts where nothing else runs: at the seams.",
+    .prediction =
+        "In turns, on an H200, over 56 in bf16, 16 heads of both: dense at n = 8192 1.003, causal at 1024 1.01 "
+        "and at 4096 1.006, within 1 %. In the machine code are 40 instructions that copy a register to one "
+        "of the warp, where 56 has 135: some 19 fewer for a tile of keys and warp, of 470, and a scheduler "
+        "with two such warps has twice as many clocks as that. What is left is that a product need not wait "
+        "for its descriptor, which counts where nothing else runs: at the seams.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",

@@ -29,12 +29,14 @@ const ladder::Registration registration({
     .role = ladder::Role::variant,
     .untried = true,
     .idea = "A block's two warpgroups have the longer of its strips by turns.",
-    .limit = "In each pair of blocks it is the second warpgroup that walks over a tile of keys more, always, and the first "
-             "one runs ahead of it by two stages at most.",
-    .prediction = "In turns, on an H200, over 95 in bf16, causal, 16 heads of both and 16384 tokens in all: 1.05 at n = "
-                  "512, 1.035 at 1024, 1.02 at 2048, 1.01 at 4096, within 2 %. By 56's count, 2085 clocks a tile of keys "
-                  "and 5150 a seam, half a tile less is 1.10, 1.07, 1.04 and 1.02; and half of that is left, for who is "
-                  "ahead waits at the ring. Dense, and with twins, 95's rate, within 1 %.",
+    .limit =
+        "In each pair of blocks it is the second warpgroup that walks over a tile of keys more, always, and the first "
+        "one runs ahead of it by two stages at most.",
+    .prediction =
+        "In turns, on an H200, over 95 in bf16, causal, 16 heads of both and 16384 tokens in all: 1.05 at n = "
+        "512, 1.035 at 1024, 1.02 at 2048, 1.01 at 4096, within 2 %. By 56's count, 2085 clocks a tile of keys "
+        "and 5150 a seam, half a tile less is 1.10, 1.07, 1.04 and 1.02; and half of that is left, for who is "
+        "ahead waits at the ring. Dense, and with twins, 95's rate, within 1 %.",
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 192 KiB of shared memory",
