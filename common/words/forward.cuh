@@ -767,6 +767,18 @@ uint32_t blocks_for(Device& device, const ForwardParams& p) {
   return (shares < clusters ? shares : clusters) * C::BLOCKS;
 }
 
+// 46_alone. Which mask a problem gets: `start` is called as start.template operator()<C, Mask>().
+template <class C, class Start>
+void start_masked(const ModelParams& p, Start start) {
+  if (p.left >= 0 || p.right > 0) {
+    start.template operator()<typename C::Alone, Window>();
+  } else if (p.causal) {
+    start.template operator()<C, Causal>();
+  } else {
+    p.n_k % C::BC != 0 ? start.template operator()<C, Tail>() : start.template operator()<C, NoMask>();
+  }
+}
+
 // 48_scores. Which instance a problem gets, of those that Score<CAPPED, SLOPED> and the masks make: `start` is called
 // as start.template operator()<C, Mask, Function>(). A function without a mask is compiled as one with a window that
 // all keys are in: models have a mask. So are both functions at once, under any mask: no model that we know has both.
