@@ -1,4 +1,4 @@
-// Attention of bytes, a part of kernels of fp8/: what f01_e4m3 spells out, and later rungs say.
+// Attention of bytes, parts of kernels of fp8/: what f01_e4m3 and the rungs behind it spell out, and later ones say.
 #pragma once
 #include "common/words/forward.cuh"
 
@@ -13,6 +13,21 @@ constexpr int SLICE = 32;            // bytes of a row, and elements, that one i
 // for it, a number of e4m3; 16 weights, a lane's share of half a tile, may be 2^0.8 times as large.
 constexpr float WEIGHT_OF_MAX = 4, RESCALE_ABOVE = 0.8f;  // log2 units; 16 * 2^4.8 is 446
 constexpr float SUM_LIMIT = 448;                          // of a lane's weights of a row and half a tile
+
+// f01_e4m3. What a Config says of a block's tile, and the shared memory that it takes. O, of 16 bits, has a place of
+// its own.
+template <class T, int BR, int BC, int WARPS, int STAGES, int BLOCKS>
+struct Tile : forward::Tile<T, BR, BC, WARPS, STAGES, BLOCKS> {
+  static constexpr uint32_t O_BYTES = BR * HEAD_DIM * 2;
+  static constexpr uint32_t SMEM_BYTES = 2 * (BR + STAGES * BC) * ROW_BYTES + O_BYTES + (4 * STAGES + 4) * 8 +
+                                         2 * forward::Work::BYTES;  // and mbarriers and Works
+};
+
+template <class C>
+using Smem = forward::Smem<C, ROW_BYTES, 2, C::O_BYTES>;  // f01_e4m3
+
+// f01_e4m3. What the thread that copies tells of a tile of queries, beside its head: f32.
+enum { SCALE_LOG2 = forward::Work::BESIDES, V_SCALE };
 
 // f01_e4m3. A head's scales. That of scores times softmax_scale is not 0: hidden ones, -infinity, would be NaN.
 struct Scales {
@@ -97,6 +112,54 @@ __device__ __forceinline__ void load(const ByteInputParams& p, const Smem& smem,
       cp_async_bulk_tensor_4d_multicast(smem.V.tiles + smem.V.at(tile - 1) + part * ROW_BYTES, V_map,
                                         queries.in_K(tile - 1) * C::BC, part, kv_head, sequence,
                                         smem.V.full_of(tile - 1), (1 << BLOCKS) - 1 LADDER_SITE);
+    }
+  }
+}
+
+// f01_e4m3. All that the thread that copies does: it tells the others of each tile of queries, and asks for that and
+// its keys by `load`.
+template <class C, class Mask, class Smem, class Load>
+__device__ __forceinline__ void copy_tiles(const ByteInputParams& p, const Smem& smem,
+                                           Load load LADDER_SITE_PARAMETER) {
+  forward::Schedule<C, Mask> walk(p);
+  while (const auto queries = walk.next()) {
+    smem.Q.wait_empty(queries.round LADDER_SITE);
+    const Scales scales(p, queries.head LADDER_SITE);
+    walk.tell(queries, smem.told(queries.round), __float_as_int(scales.of_scores * forward::LOG2E),
+              __float_as_int(scales.of_V), 0 LADDER_SITE);
+    load(queries);
+  }
+  smem.Q.wait_empty(walk.round LADDER_SITE);
+  smem.told(walk.round).tell({walk.first} LADDER_SITE);  // and no more
+  mbarrier_arrive(smem.Q.full_of(walk.round) LADDER_SITE);
+}
+
+// ---- products ------------------------------------------------------------------------------------------------------
+
+// f01_e4m3. S[64 x 8 TILES] = Q[64 x d] K^T[d x 8 TILES], a warpgroup's, between a wgmma_fence and a wgmma_commit.
+template <int TILES>
+__device__ __forceinline__ void issue_QK(float (&S)[TILES][4], uint64_t Q, uint64_t K LADDER_SITE_PARAMETER) {
+#pragma unroll
+  for (int slice = 0; slice < HEAD_DIM / SLICE; ++slice)
+    wgmma_ss_e4m3(S, wgmma_advance(Q, slice * SLICE), wgmma_advance(K, slice * SLICE), slice > 0 LADDER_SITE);
+}
+
+// f02_two. Half of O's columns, of one tile of keys: the sums begin anew, and go to O in f32.
+template <int TILES, int SLICES>
+__device__ __forceinline__ void issue_PV(float (&to)[TILES][4], const uint32_t (&P)[SLICES][4],
+                                         uint64_t V LADDER_SITE_PARAMETER) {
+#pragma unroll
+  for (int slice = 0; slice < SLICES; ++slice)
+    wgmma_rs_e4m3(to, P[slice], wgmma_advance(V, slice * SLICE), slice > 0 LADDER_SITE);
+}
+template <int TILES>
+__device__ __forceinline__ void add_half(float (&O)[2 * TILES][4], const float (&found)[TILES][4], int half,
+                                         const float (&correction)[2]) {
+#pragma unroll
+  for (int tile = 0; tile < TILES; ++tile) {
+    for (int i = 0; i < 4; ++i) {
+      float& sum = O[half * TILES + tile][i];
+      sum = sum * correction[i / 2] + found[tile][i];  // to rescale costs nothing
     }
   }
 }
@@ -209,6 +272,27 @@ struct Softmax {
     careful = true;  // from now on
   }
 };
+
+// ---- LAUNCH --------------------------------------------------------------------------------------------------------
+
+// f01_e4m3. First V is turned, then `kernel` starts, with maps of Q, K, turned V and O.
+template <class C, class Mask, class Kernel>
+void start_turned(Device& device, const ByteInputParams& p, Kernel kernel) {
+  const auto map = [&](const void* tensor, const ForwardParams::Strides& strides, int heads, int n, uint32_t rows) {
+    return tensor_map_4d(device, static_cast<const e4m3*>(tensor),
+                         {uint32_t(p.d), uint32_t(n), uint32_t(heads), uint32_t(p.batch)},
+                         {uint64_t(strides.row), uint64_t(strides.head), uint64_t(strides.batch)}, {128, rows, 1, 1});
+  };
+  const uint64_t row = padded<C>(p.n_k);
+  launch(device, turn_V<C>, dim3(uint32_t(row / C::BC * p.kv_heads * p.batch)), dim3(128), 0, p);
+  const TensorMap V_map = tensor_map_4d(
+      device, static_cast<const e4m3*>(p.workspace), {row, uint64_t(HEAD_DIM), uint64_t(p.kv_heads), uint64_t(p.batch)},
+      {row, row * HEAD_DIM, row * HEAD_DIM * p.kv_heads}, {uint32_t(C::BC), uint32_t(HEAD_DIM / C::BLOCKS), 1, 1});
+  launch_clusters(device, kernel, dim3(forward::blocks_for<C, Mask>(device, p)), dim3(C::THREADS), C::BLOCKS,
+                  C::SMEM_BYTES, p, map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR),
+                  map(p.K, p.K_strides, p.kv_heads, p.n_k, C::BC / C::BLOCKS), V_map,
+                  forward::rows_map<typename C::Element>(device, p.O, p.O_strides, p.d, p.n_q, p.heads, p.batch, 16));
+}
 
 }  // namespace
 }  // namespace bytes
