@@ -1,7 +1,7 @@
 // Parts of the forward kernels of models/: more than a word and less than a kernel. A rung that brings a part on spells
 // it out, as its head line here says; later ones say `using forward::Softmax`, until one changes it.
 //
-// All of it is for kernels in which a warpgroup copies and others multiply, from 41_rows on. T is the element, f16 or
+// All of it is for kernels in which a warpgroup copies and others multiply, from 40_bf16 on. T is the element, f16 or
 // bf16; C is the rung's Config; Mask which keys a query sees; p the problem (common/attention.hpp). Members that
 // execute instructions take the kernel's line along for the emulator, as words do; `plan` and `no_keys` are kernels,
 // which have lines of their own.
@@ -286,9 +286,15 @@ __device__ __forceinline__ Box box_of(int row, int n, int begin, int head, int s
 
 // ---- shared memory, and what fills it ------------------------------------------------------------------------------
 
-// 44_told, line by line in its kernel. What lies in a block's shared memory: Q_STAGES tiles of queries, by the round,
-// where O leaves from, too; STAGES tiles of K and of V; MORE_BYTES that a rung has besides; barriers; and what is told,
-// of this round and of the next.
+// 38_seam, where every thread finds out for itself.
+struct NothingTold {
+  static constexpr int BYTES = 0;
+  uint32_t address;
+};
+
+// 38_seam, line by line in its kernel, and with what is told 44_told. What lies in a block's shared memory: Q_STAGES
+// tiles of queries, by the round, where O leaves from, too; STAGES tiles of K and of V; MORE_BYTES that a rung has
+// besides; barriers; and what is told, of this round and of the next.
 template <class C, uint32_t ROW_BYTES, int Q_STAGES = 2, uint32_t MORE_BYTES = 0, class Told = Work>
 struct Smem {
   using Config = C;
@@ -306,7 +312,7 @@ struct Smem {
     smem_name(tiles_K, C::STAGES * TILE_BYTES, "K", PANEL_ROW_BYTES);
     smem_name(tiles_V, C::STAGES * TILE_BYTES, "V", PANEL_ROW_BYTES);
     smem_name(barriers, BARRIERS * 8, "barriers");
-    smem_name(works, 2 * Told::BYTES, "works");
+    if (Told::BYTES > 0) smem_name(works, 2 * Told::BYTES, "works");
   }
   // One thread's, before all use them.
   __device__ __forceinline__ void init(LADDER_SITE_ONLY_PARAMETER) const {
@@ -316,6 +322,35 @@ struct Smem {
     fence_mbarrier_init(LADDER_SITE_ALONE);  // safe to name them to the copy engine, which knows them now
   }
 };
+
+// 42_grouped. What the thread that copies does, from beginning to end, where all threads walk for themselves. Q, K and
+// V are the rings of their tiles. A block brings its panel of a tile of K or V to both; the other brings its own here.
+template <class C, uint32_t ROW_BYTES, class Walk, class RingQ, class RingK, class RingV>
+__device__ __forceinline__ void load_all(const ForwardParams& p, Walk& work, const RingQ& Q, const RingK& K,
+                                         const RingV& V, const TensorMap& Q_map, const TensorMap& K_map,
+                                         const TensorMap& V_map LADDER_SITE_PARAMETER) {
+  constexpr int BR = C::BR, BC = C::BC, PANEL_ROW_BYTES = 128, PANELS = ROW_BYTES / PANEL_ROW_BYTES, PANEL_COLS = 64;
+  int kv_head = 0, sequence = 0;
+  const auto request = [&](const TensorMap& map, const auto& ring, int tile) {
+    ring.claim(tile LADDER_SITE);
+    const uint32_t panel = cluster_rank(), target = ring.tiles + ring.at(tile) + panel * BC * PANEL_ROW_BYTES;
+    cp_async_bulk_tensor_4d_multicast(target, map, panel * PANEL_COLS, work.key_of(tile), kv_head, sequence,
+                                      ring.full_of(tile), 0b11 LADDER_SITE);
+  };
+  while (work.next()) {
+    Q.claim(work.round LADDER_SITE);
+    const int head = work.head % p.heads;
+    kv_head = head / (p.heads / p.kv_heads), sequence = work.head / p.heads;
+    for (int panel = 0; panel < PANELS; ++panel)
+      cp_async_bulk_tensor_4d(Q.tiles + Q.at(work.round) + panel * BR * PANEL_ROW_BYTES, Q_map, panel * PANEL_COLS,
+                              work.q_tile * BR, head, sequence, Q.full_of(work.round) LADDER_SITE);
+    const int last = work.first + work.kv_tiles - 1;
+    for (int tile = work.first; tile <= last + 1; ++tile) {  // K is asked for a tile ahead of V, as it is read
+      if (tile <= last) request(K_map, K, tile);
+      if (tile > work.first) request(V_map, V, tile - 1);
+    }
+  }
+}
 
 // 46_alone, and 48_scores where all sequences have one length. The tiles of keys that a pair sees. A block brings its
 // panels of a tile of K or V to both; the other brings its own here. Alone it brings all of them. One thread's.
@@ -624,10 +659,10 @@ __device__ __forceinline__ void finish_rows(const ModelParams& p, const Work& wo
   finish_rows<Mask::IS_WHOLE>(Mask(p), work, softmax, by, p.LSE, p.n_q, first_row LADDER_SITE);
 }
 
-// 44_told. Of a pair one block does not need a tile that the other one needs, its last one on that one's diagonal, or
-// in a window its first. Who releases such a tile waits for it, and nobody else: a warp that came late would miss the
-// phase. A branch and no loop, for ptxas: of two shares one after the other it is one tile at most, number up_to - 1 if
-// `end` is below that.
+// 38_seam, and in a window 43_window. Of a pair one block does not need a tile that the other one needs, its last one
+// on that one's diagonal, or in a window its first. Who releases such a tile waits for it, and nobody else: a warp that
+// came late would miss the phase. A branch and no loop, for ptxas: of two shares one after the other it is one tile at
+// most, number up_to - 1 if `end` is below that.
 template <bool IS_NEEDED, int BLOCKS, class RingK, class RingV, class Release>
 __device__ __forceinline__ void let_pass(const RingK& K, const RingV& V, int end, int up_to,
                                          Release release LADDER_SITE_PARAMETER) {
@@ -638,6 +673,46 @@ __device__ __forceinline__ void let_pass(const RingK& K, const RingV& V, int end
     release(V, up_to - 1);
   }
   __syncwarp(LADDER_SITE_ALONE);  // products take whole warps
+}
+
+// 41_rows. Which rows of which head, where that is known without being told: for `store_rows`.
+struct RowsOfHead {
+  enum Word { QUERY, HEAD };
+  int words[2];  // the first query of the tile, and its head
+
+  __device__ __forceinline__ int operator[](Numbered word) const { return words[word.value]; }
+};
+
+// 41_rows, and of what is told 44_told. STORE A warp's 16 rows of O, each times a number of its own, as T to its rows
+// of the tile at `smem_O`, in panels of 64 columns swizzled as the copy engine reads them; and from there to memory.
+// MAY_BE_NONE: a row times 0 is 0, whatever it holds.
+template <class T, int BR, bool MAY_BE_NONE, int TILES, class Work>
+__device__ __forceinline__ void store_rows(uint32_t smem_O, const float (&O)[TILES][4], const float (&by)[2],
+                                           const Work& work, int heads, const TensorMap& O_map LADDER_SITE_PARAMETER) {
+  constexpr int PANELS = TILES / 8, PANEL_COLS = 64, PANEL_ROW_BYTES = 128;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint32_t warp_O = smem_O + warp * 16 * PANEL_ROW_BYTES, lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
+  store_scaled<T, BR, MAY_BE_NONE>(lane_O, O, by LADDER_SITE);
+  fence_proxy_async_shared(LADDER_SITE_ALONE);  // the copy engine will find what this lane has stored
+  __syncwarp(LADDER_SITE_ALONE);                // safe to copy: all lanes have stored
+  if (lane == 0) {
+    const int head = work[{Work::HEAD LADDER_SITE}];
+    for (int panel = 0; panel < PANELS; ++panel)
+      cp_async_bulk_tensor_store_4d(O_map, panel * PANEL_COLS, work[{Work::QUERY LADDER_SITE}] + warp * 16,
+                                    head % heads, head / heads, warp_O + panel * BR * PANEL_ROW_BYTES LADDER_SITE);
+    cp_async_bulk_commit(LADDER_SITE_ALONE);
+  }
+  __syncwarp(LADDER_SITE_ALONE);  // for ptxas: a warp that diverges here would be diverged in the next loop, at 5 %
+}
+
+// 38_seam. Of a round whose O has been stored, if there was one: its place, or that of its Q, may be overwritten.
+template <class RingQ>
+__device__ __forceinline__ void release_Q(const RingQ& Q, int round LADDER_SITE_PARAMETER) {
+  if (threadIdx.x % 32 == 0 && round >= 0) {
+    cp_async_bulk_wait_read<0>(LADDER_SITE_ALONE);  // safe to overwrite or to end: shared memory has been read
+    mbarrier_arrive(Q.empty_of(round) LADDER_SITE);
+  }
+  __syncwarp(LADDER_SITE_ALONE);  // products and barriers take whole warps
 }
 
 // ---- LAUNCH --------------------------------------------------------------------------------------------------------
@@ -690,6 +765,18 @@ uint32_t blocks_for(Device& device, const ForwardParams& p) {
   const uint32_t shares = shares_of<Mask>(pairs_of<C>(p.n_q)) * p.batch * p.heads;  // at most, where lengths differ
   const uint32_t clusters = multiprocessors(device) / C::BLOCKS;
   return (shares < clusters ? shares : clusters) * C::BLOCKS;
+}
+
+// 46_alone. Which mask a problem gets: `start` is called as start.template operator()<C, Mask>().
+template <class C, class Start>
+void start_masked(const ModelParams& p, Start start) {
+  if (p.left >= 0 || p.right > 0) {
+    start.template operator()<typename C::Alone, Window>();
+  } else if (p.causal) {
+    start.template operator()<C, Causal>();
+  } else {
+    p.n_k % C::BC != 0 ? start.template operator()<C, Tail>() : start.template operator()<C, NoMask>();
+  }
 }
 
 // 48_scores. Which instance a problem gets, of those that Score<CAPPED, SLOPED> and the masks make: `start` is called

@@ -11,11 +11,11 @@
 
 namespace {
 
-// 44_told spells these out, 43_window the softmax, 45_varlen what starts a kernel.
-using forward::blocks_for, forward::Causal, forward::CONSUMER_REGISTERS, forward::end_together, forward::finish_rows;
+// 44_told spells these out, 45_varlen and 46_alone what starts a kernel.
+using forward::blocks_for, forward::CONSUMER_REGISTERS, forward::end_together, forward::finish_rows;
 using forward::hide_unseen, forward::let_pass, forward::LOG2E, forward::NO_KEY, forward::NoMask;
-using forward::PRODUCER_REGISTERS, forward::Queries, forward::rows_map, forward::Schedule, forward::Tail;
-using forward::Window, forward::Work;
+using forward::PRODUCER_REGISTERS, forward::Queries, forward::release_Q, forward::rows_map, forward::Schedule;
+using forward::store_rows, forward::Work;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM;  // of Q and K: one panel, the most that the engine swizzles; V has 128 keys in one
@@ -210,8 +210,7 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
   constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
   constexpr int QK_N_TILES = BC / 8, QK_K_TILES = HEAD_DIM / SLICE;  // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / SLICE;  // O[64 x d] += P[64 x BC] V[BC x d]
-  constexpr int O_PANEL_COLS = 64;                                   // of O, in 128 B
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
+  const uint32_t warpgroup = threadIdx.x / 128;
 
   const uint64_t Q_rows = wgmma_descriptor(smem.Q.tiles + warpgroup * 64 * ROW_BYTES);
   const uint64_t K_tiles = wgmma_descriptor(smem.K.tiles), V_tiles = wgmma_descriptor(smem.V.tiles);
@@ -267,28 +266,9 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
     release(smem.V, tile);
   };
   const auto store = [&](int round) {
-    // STORE  Each warp writes O as 16 bits, in two panels of 64 columns, swizzled as the copy engine reads them. Lane l
-    //        addresses row l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns.
-    const uint32_t warp_O = smem.more + warp * 16 * 128, lane_O = warp_O + lane % 16 * 128;
-    store_scaled<typename C::Element, BR, !Mask::IS_WHOLE>(lane_O, O_frag, normalise);
-    fence_proxy_async_shared();  // the copy engine will find what this lane has stored
-    __syncwarp();                // safe to copy: all lanes have stored
-    if (lane == 0) {
-      const Work work = smem.told(round);
-      const int head = work[Work::HEAD];
-      for (int panel = 0; panel < HEAD_DIM / O_PANEL_COLS; ++panel)
-        cp_async_bulk_tensor_store_4d(O_map, panel * O_PANEL_COLS, work[Work::QUERY] + warp * 16, head % p.heads,
-                                      head / p.heads, warp_O + panel * BR * 128);
-      cp_async_bulk_commit();
-    }
-    __syncwarp();  // for ptxas: a warp that diverges here would count as diverged in the next loop
-  };
-  const auto release_Q = [&](int round) {
-    if (lane == 0 && round >= 0) {
-      cp_async_bulk_wait_read<0>();  // safe to overwrite O's place or to end: shared memory has been read
-      mbarrier_arrive(smem.Q.empty_of(round));
-    }
-    __syncwarp();  // products and barriers take whole warps
+    // STORE  Each warp writes O as 16 bits, in two panels of 64 columns, swizzled as the copy engine reads them.
+    store_rows<typename C::Element, BR, !Mask::IS_WHOLE>(smem.more, O_frag, normalise, smem.told(round), p.heads,
+                                                         O_map);
   };
 
   smem.Q.wait_full(0);
@@ -301,7 +281,7 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
     hide_unseen(S_frag, Mask(p), work, begin);
     softmax.begin(work.number(SCALE_LOG2));
     softmax.weigh(S_frag, P_even, true, true);
-    release_Q(round - 1);
+    release_Q(smem.Q, round - 1);
     int tile = begin + 1;
     if constexpr (!Mask::IS_WINDOW) {
       for (const int whole_end = work[Work::WHOLE_END]; tile + 1 < whole_end; tile += 2) {
@@ -328,7 +308,7 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
     wgmma_wait<0>(S_frag);  // safe to read S: QK is done
   }
   store(round - 1);
-  release_Q(round - 1);
+  release_Q(smem.Q, round - 1);
 }
 
 template <class C, class Mask>
@@ -393,15 +373,8 @@ void start(Device& device, const ByteInputParams& p) {
 
 template <class C>
 void run(Device& device, const ByteInputParams& p) {
-  if (p.n_k == 0) {
-    forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
-  } else if (p.left >= 0 || p.right > 0) {
-    start<typename C::Alone, Window>(device, p);
-  } else if (p.causal) {
-    start<C, Causal>(device, p);
-  } else {
-    p.n_k % C::BC != 0 ? start<C, Tail>(device, p) : start<C, NoMask>(device, p);
-  }
+  if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
+  forward::start_masked<C>(p, [&]<class Tile, class Mask>() { start<Tile, Mask>(device, p); });
 }
 
 }  // namespace

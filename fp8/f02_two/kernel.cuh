@@ -12,35 +12,23 @@
 namespace {
 
 // f01_e4m3 spells these out.
-using bytes::HEAD_DIM, bytes::padded, bytes::ROW_BYTES, bytes::Scales, bytes::turn_V;
-// 44_told spells these out, 43_window the softmax, 45_varlen what starts a kernel.
-using forward::blocks_for, forward::Causal, forward::CONSUMER_REGISTERS, forward::end_together, forward::finish_rows;
-using forward::hide_unseen, forward::let_pass, forward::LOG2E, forward::NO_KEY, forward::NoMask;
-using forward::PRODUCER_REGISTERS, forward::Queries, forward::rows_map, forward::Schedule, forward::Tail;
-using forward::Window, forward::Work;
-
-constexpr int SLICE = 32;  // bytes of a row, and elements, that one instruction multiplies
+using bytes::copy_tiles, bytes::HEAD_DIM, bytes::issue_QK, bytes::load, bytes::padded, bytes::ROW_BYTES;
+using bytes::SCALE_LOG2, bytes::SLICE, bytes::Smem, bytes::start_turned, bytes::V_SCALE;
+// 44_told spells these out, 45_varlen what starts a kernel.
+using forward::CONSUMER_REGISTERS, forward::end_together, forward::finish_rows, forward::hide_unseen;
+using forward::let_pass, forward::NO_KEY, forward::NoMask, forward::PRODUCER_REGISTERS, forward::release_Q;
+using forward::store_rows, forward::Work;
 
 // e4m3 ends at 448, and loses bits below 2^-6. A row's largest score weighs 2^3.75 when the row looks for it, so that
 // 32 such weights, a lane's share of a tile, add up to less; and those 9.75 powers of two below lose nothing.
 constexpr float WEIGHT_OF_MAX = 3.75f, RESCALE_ABOVE = 0.05f;  // log2 units; 32 * 2^3.8 is 446
 constexpr float SUM_LIMIT = 448;                               // of a lane's weights of a row and tile
 
-// A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes. O, of 16
-// bits, has a place of its own.
+// A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <class T, int BR, int BC, int WARPS, int STAGES, int BLOCKS = 2>
-struct Config : forward::Tile<T, BR, BC, WARPS, STAGES, BLOCKS> {
-  static constexpr uint32_t O_BYTES = BR * HEAD_DIM * 2;
-  static constexpr uint32_t SMEM_BYTES =
-      2 * (BR + STAGES * BC) * ROW_BYTES + O_BYTES + (4 * STAGES + 4) * 8 + 2 * Work::BYTES;  // and mbarriers and Works
+struct Config : bytes::Tile<T, BR, BC, WARPS, STAGES, BLOCKS> {
   using Alone = Config<T, BR, BC, WARPS, STAGES, 1>;
 };
-
-template <class C>
-using Smem = forward::Smem<C, ROW_BYTES, 2, C::O_BYTES>;
-
-// What the thread that copies tells of a tile of queries, beside its head: f32.
-enum { SCALE_LOG2 = Work::BESIDES, V_SCALE };
 
 // ---- softmax -------------------------------------------------------------------------------------------------------
 
@@ -126,11 +114,10 @@ struct Softmax {
 template <class C, class Mask>
 __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& smem, const TensorMap& O_map) {
   constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
-  constexpr int QK_N_TILES = BC / 8, QK_K_TILES = HEAD_DIM / SLICE;  // S[64 x BC] = Q[64 x d] K^T[d x BC]
+  constexpr int QK_N_TILES = BC / 8;                                 // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / SLICE;  // O[64 x d] += P[64 x BC] V[BC x d]
   constexpr int HALF = PV_N_TILES / 2;                               // of d, at a time
-  constexpr int O_PANEL_COLS = 64;                                   // of O, in 128 B
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
+  const uint32_t warpgroup = threadIdx.x / 128;
 
   const uint64_t Q_rows = wgmma_descriptor(smem.Q.tiles + warpgroup * 64 * ROW_BYTES);
   const uint64_t K_tiles = wgmma_descriptor(smem.K.tiles), V_tiles = wgmma_descriptor(smem.V.tiles);
@@ -150,9 +137,7 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
     const uint64_t Q_here = wgmma_advance(Q_rows, smem.Q.at(round)), K_here = wgmma_advance(K_tiles, smem.K.at(tile));
     smem.K.wait_full(tile);
     wgmma_fence(S_frag);
-#pragma unroll
-    for (int slice = 0; slice < QK_K_TILES; ++slice)
-      wgmma_ss_e4m3(S_frag, wgmma_advance(Q_here, slice * SLICE), wgmma_advance(K_here, slice * SLICE), slice > 0);
+    issue_QK(S_frag, Q_here, K_here);
     wgmma_commit();
   };
   const auto start_PV = [&](int tile, Weights P_frag, float(&to)[HALF][4], int half) {
@@ -207,28 +192,9 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
     add(other_half, 1, softmax.correction);
   };
   const auto store = [&](int round) {
-    // STORE  Each warp writes O as 16 bits, in two panels of 64 columns, swizzled as the copy engine reads them. Lane l
-    //        addresses row l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns.
-    const uint32_t warp_O = smem.more + warp * 16 * 128, lane_O = warp_O + lane % 16 * 128;
-    store_scaled<typename C::Element, BR, !Mask::IS_WHOLE>(lane_O, O_frag, normalise);
-    fence_proxy_async_shared();  // the copy engine will find what this lane has stored
-    __syncwarp();                // safe to copy: all lanes have stored
-    if (lane == 0) {
-      const Work work = smem.told(round);
-      const int head = work[Work::HEAD];
-      for (int panel = 0; panel < HEAD_DIM / O_PANEL_COLS; ++panel)
-        cp_async_bulk_tensor_store_4d(O_map, panel * O_PANEL_COLS, work[Work::QUERY] + warp * 16, head % p.heads,
-                                      head / p.heads, warp_O + panel * BR * 128);
-      cp_async_bulk_commit();
-    }
-    __syncwarp();  // for ptxas: a warp that diverges here would count as diverged in the next loop
-  };
-  const auto release_Q = [&](int round) {
-    if (lane == 0 && round >= 0) {
-      cp_async_bulk_wait_read<0>();  // safe to overwrite O's place or to end: shared memory has been read
-      mbarrier_arrive(smem.Q.empty_of(round));
-    }
-    __syncwarp();  // products and barriers take whole warps
+    // STORE  Each warp writes O as 16 bits, in two panels of 64 columns, swizzled as the copy engine reads them.
+    store_rows<typename C::Element, BR, !Mask::IS_WHOLE>(smem.more, O_frag, normalise, smem.told(round), p.heads,
+                                                         O_map);
   };
 
   smem.Q.wait_full(0);
@@ -244,7 +210,7 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
     for (auto& tile : O_frag) {
       for (float& sum : tile) sum = 0;
     }
-    release_Q(round - 1);
+    release_Q(smem.Q, round - 1);
     int tile = begin + 1;
     if constexpr (!Mask::IS_WINDOW) {
       for (const int whole_end = work[Work::WHOLE_END]; tile + 1 < whole_end; tile += 2) {
@@ -271,7 +237,7 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
     wgmma_wait<0>(S_frag);  // safe to read S: QK is done
   }
   store(round - 1);
-  release_Q(round - 1);
+  release_Q(smem.Q, round - 1);
 }
 
 template <class C, class Mask>
@@ -292,19 +258,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   // LOAD  A block brings its rows of a tile of K or V to both; the other brings its own here.
   if (threadIdx.x / 32 >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS<false>>();
-    if (threadIdx.x == WARPS * 32) {
-      Schedule<C, Mask> walk(p);
-      while (const auto queries = walk.next()) {
-        smem.Q.wait_empty(queries.round);
-        const Scales scales(p, queries.head);
-        walk.tell(queries, smem.told(queries.round), __float_as_int(scales.of_scores * LOG2E),
-                  __float_as_int(scales.of_V), 0);
-        bytes::load<C>(p, smem, queries, Q_map, K_map, V_map);
-      }
-      smem.Q.wait_empty(walk.round);
-      smem.told(walk.round).tell({walk.first});  // and no more
-      mbarrier_arrive(smem.Q.full_of(walk.round));
-    }
+    if (threadIdx.x == WARPS * 32)
+      copy_tiles<C, Mask>(p, smem, [&](const auto& queries) { load<C>(p, smem, queries, Q_map, K_map, V_map); });
     __syncwarp();  // the cluster's barrier takes whole warps
     end_together<BLOCKS>();
     return;
@@ -315,37 +270,12 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 }
 
 // LAUNCH  First V is turned. Then as many blocks as run at the same time, one per SM, in pairs, or fewer where there is
-//         less to do. The pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells
-//         the copy engine where rows end: what it asks for behind is zeros, and what it stores there is dropped.
-template <class C, class Mask>
-void start(Device& device, const ByteInputParams& p) {
-  const auto map = [&](const void* tensor, const ForwardParams::Strides& strides, int heads, int n, uint32_t rows) {
-    return tensor_map_4d(device, static_cast<const e4m3*>(tensor),
-                         {uint32_t(p.d), uint32_t(n), uint32_t(heads), uint32_t(p.batch)},
-                         {uint64_t(strides.row), uint64_t(strides.head), uint64_t(strides.batch)}, {128, rows, 1, 1});
-  };
-  const uint64_t row = padded<C>(p.n_k);
-  launch(device, turn_V<C>, dim3(uint32_t(row / C::BC * p.kv_heads * p.batch)), dim3(128), 0, p);
-  const TensorMap V_map = tensor_map_4d(
-      device, static_cast<const e4m3*>(p.workspace), {row, uint64_t(HEAD_DIM), uint64_t(p.kv_heads), uint64_t(p.batch)},
-      {row, row * HEAD_DIM, row * HEAD_DIM * p.kv_heads}, {uint32_t(C::BC), uint32_t(HEAD_DIM / C::BLOCKS), 1, 1});
-  launch_clusters(device, flash_attention<C, Mask>, dim3(blocks_for<C, Mask>(device, p)), dim3(C::THREADS), C::BLOCKS,
-                  C::SMEM_BYTES, p, map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR),
-                  map(p.K, p.K_strides, p.kv_heads, p.n_k, C::BC / C::BLOCKS), V_map,
-                  rows_map<typename C::Element>(device, p.O, p.O_strides, p.d, p.n_q, p.heads, p.batch, 16));
-}
-
+//         less to do. The pointers of `p` belong to the device and are multiples of 16 B, as are strides.
 template <class C>
 void run(Device& device, const ByteInputParams& p) {
-  if (p.n_k == 0) {
-    forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
-  } else if (p.left >= 0 || p.right > 0) {
-    start<typename C::Alone, Window>(device, p);
-  } else if (p.causal) {
-    start<C, Causal>(device, p);
-  } else {
-    p.n_k % C::BC != 0 ? start<C, Tail>(device, p) : start<C, NoMask>(device, p);
-  }
+  if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
+  forward::start_masked<C>(
+      p, [&]<class Tile, class Mask>() { start_turned<Tile, Mask>(device, p, flash_attention<Tile, Mask>); });
 }
 
 }  // namespace

@@ -11,36 +11,25 @@
 
 namespace {
 
-// f01_e4m3 spells these out.
-using bytes::HEAD_DIM, bytes::padded, bytes::ROW_BYTES, bytes::Scales, bytes::turn_V;
-// 44_told spells these out, 43_window the softmax, 45_varlen what starts a kernel.
-using forward::blocks_for, forward::Causal, forward::CONSUMER_REGISTERS, forward::end_together, forward::finish_rows;
-using forward::hide_unseen, forward::let_pass, forward::LOG2E, forward::NO_KEY, forward::NoMask;
-using forward::PRODUCER_REGISTERS, forward::Queries, forward::rows_map, forward::Schedule, forward::Tail;
-using forward::Window, forward::Work;
-
-constexpr int SLICE = 32;  // bytes of a row, and elements, that one instruction multiplies
+// f01_e4m3 spells these out, f02_two how products of half of the columns are added.
+using bytes::add_half, bytes::copy_tiles, bytes::HEAD_DIM, bytes::issue_PV, bytes::issue_QK, bytes::load;
+using bytes::padded, bytes::ROW_BYTES, bytes::SCALE_LOG2, bytes::SLICE, bytes::Smem, bytes::start_turned;
+using bytes::V_SCALE;
+// 44_told spells these out, 45_varlen what starts a kernel.
+using forward::CONSUMER_REGISTERS, forward::end_together, forward::finish_rows, forward::hide_unseen;
+using forward::let_pass, forward::NO_KEY, forward::NoMask, forward::PRODUCER_REGISTERS, forward::release_Q;
+using forward::store_rows, forward::Work;
 
 // e4m3 ends at 448, and loses bits below 2^-6. A row's largest score weighs 2^4 when the row looks
 // for it, a number of e4m3; 16 weights, a lane's share of half a tile, may be 2^0.8 times as large.
 constexpr float WEIGHT_OF_MAX = 4, RESCALE_ABOVE = 0.8f;  // log2 units; 16 * 2^4.8 is 446
 constexpr float SUM_LIMIT = 448;                          // of a lane's weights of a row and half a tile
 
-// A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes. O, of 16
-// bits, has a place of its own.
+// A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <class T, int BR, int BC, int WARPS, int STAGES, int BLOCKS = 2>
-struct Config : forward::Tile<T, BR, BC, WARPS, STAGES, BLOCKS> {
-  static constexpr uint32_t O_BYTES = BR * HEAD_DIM * 2;
-  static constexpr uint32_t SMEM_BYTES =
-      2 * (BR + STAGES * BC) * ROW_BYTES + O_BYTES + (4 * STAGES + 4) * 8 + 2 * Work::BYTES;  // and mbarriers and Works
+struct Config : bytes::Tile<T, BR, BC, WARPS, STAGES, BLOCKS> {
   using Alone = Config<T, BR, BC, WARPS, STAGES, 1>;
 };
-
-template <class C>
-using Smem = forward::Smem<C, ROW_BYTES, 2, C::O_BYTES>;
-
-// What the thread that copies tells of a tile of queries, beside its head: f32.
-enum { SCALE_LOG2 = Work::BESIDES, V_SCALE };
 
 // ---- softmax -------------------------------------------------------------------------------------------------------
 
@@ -158,11 +147,10 @@ struct Softmax {
 template <class C, class Mask>
 __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& smem, const TensorMap& O_map) {
   constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
-  constexpr int QK_N_TILES = BC / 16, QK_K_TILES = HEAD_DIM / SLICE;  // S[64 x BC / 2] = Q[64 x d] K^T[d x BC / 2]
-  constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / SLICE;   // O[64 x d] += P[64 x BC] V[BC x d]
-  constexpr int HALF = PV_N_TILES / 2;                                // of d, at a time
-  constexpr int O_PANEL_COLS = 64;                                    // of O, in 128 B
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
+  constexpr int QK_N_TILES = BC / 16;                                // S[64 x BC / 2] = Q[64 x d] K^T[d x BC / 2]
+  constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / SLICE;  // O[64 x d] += P[64 x BC] V[BC x d]
+  constexpr int HALF = PV_N_TILES / 2;                               // of d, at a time
+  const uint32_t warpgroup = threadIdx.x / 128;
 
   const uint64_t Q_rows = wgmma_descriptor(smem.Q.tiles + warpgroup * 64 * ROW_BYTES);
   const uint64_t K_tiles = wgmma_descriptor(smem.K.tiles), V_tiles = wgmma_descriptor(smem.V.tiles);
@@ -185,9 +173,7 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
     const uint64_t K_here = wgmma_advance(K_tiles, smem.K.at(tile) + half * (BC / 2) * ROW_BYTES);
     if (half == 0) smem.K.wait_full(tile);
     wgmma_fence(S);
-#pragma unroll
-    for (int slice = 0; slice < QK_K_TILES; ++slice)
-      wgmma_ss_e4m3(S, wgmma_advance(Q_here, slice * SLICE), wgmma_advance(K_here, slice * SLICE), slice > 0);
+    issue_QK(S, Q_here, K_here);
     wgmma_commit();
   };
   const auto start_PV = [&](int tile, Weights P_frag, float(&to)[HALF][4], int half) {
@@ -195,19 +181,8 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
     const uint64_t V_here = wgmma_advance(V_tiles, smem.V.at(tile) + half * (HEAD_DIM / 2) * C::BC);
     half == 0 ? wgmma_fence(to, P_frag) : wgmma_fence(to);  // P may be on its way already
     // PV  Like QK; but P comes from registers. The sums begin anew: a tensor core keeps 14 bits, enough for 128 keys.
-#pragma unroll
-    for (int slice = 0; slice < PV_K_TILES; ++slice)
-      wgmma_rs_e4m3(to, P_frag[slice], wgmma_advance(V_here, slice * SLICE), slice > 0);
+    issue_PV(to, P_frag, V_here);
     wgmma_commit();
-  };
-  const auto add = [&](const float(&sums)[HALF][4], int half, const float(&correction)[2]) {
-#pragma unroll
-    for (int tile = 0; tile < HALF; ++tile) {
-      for (int i = 0; i < 4; ++i) {
-        float& sum = O_frag[half * HALF + tile][i];
-        sum = sum * correction[i / 2] + sums[tile][i];  // in f32; and to rescale costs nothing
-      }
-    }
   };
   int begin = 0, end = 0;                                // of the tiles of keys
   const auto hide = [&](Scores S, int tile, int half) {  // whether a row may meet its first key there
@@ -228,7 +203,7 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
     weigh(S_low, tile, 0, P_here, may_be_last);
     wgmma_wait<0>(S_high, new_O);  // safe to read them: both products are done
     release(smem.K, tile);
-    add(new_O, 0, correction);
+    add_half(O_frag, new_O, 0, correction);
     // Twice in the machine code: ptxas would wait after every product, if S might be on its way and might not.
     const auto weigh_high = [&](bool has_next) {
       if (has_next) start_QK(tile + 1, 0, S_low);
@@ -242,7 +217,7 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
       weigh_high(false);
     }
     release(smem.V, tile - 1);
-    add(new_O, 1, correction);
+    add_half(O_frag, new_O, 1, correction);
   };
   float normalise[2];
   const auto finish = [&](int tile, Weights P_last) {
@@ -254,32 +229,13 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
     for (float& by : normalise) by *= smem.told(round).number(V_SCALE);
     wgmma_wait<0>(new_O, other_half, P_last);  // safe to touch them: the last PV is done
     release(smem.V, tile);
-    add(new_O, 0, softmax.correction);
-    add(other_half, 1, softmax.correction);
+    add_half(O_frag, new_O, 0, softmax.correction);
+    add_half(O_frag, other_half, 1, softmax.correction);
   };
   const auto store = [&](int round) {
-    // STORE  Each warp writes O as 16 bits, in two panels of 64 columns, swizzled as the copy engine reads them. Lane l
-    //        addresses row l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns.
-    const uint32_t warp_O = smem.more + warp * 16 * 128, lane_O = warp_O + lane % 16 * 128;
-    store_scaled<typename C::Element, BR, !Mask::IS_WHOLE>(lane_O, O_frag, normalise);
-    fence_proxy_async_shared();  // the copy engine will find what this lane has stored
-    __syncwarp();                // safe to copy: all lanes have stored
-    if (lane == 0) {
-      const Work work = smem.told(round);
-      const int head = work[Work::HEAD];
-      for (int panel = 0; panel < HEAD_DIM / O_PANEL_COLS; ++panel)
-        cp_async_bulk_tensor_store_4d(O_map, panel * O_PANEL_COLS, work[Work::QUERY] + warp * 16, head % p.heads,
-                                      head / p.heads, warp_O + panel * BR * 128);
-      cp_async_bulk_commit();
-    }
-    __syncwarp();  // for ptxas: a warp that diverges here would count as diverged in the next loop
-  };
-  const auto release_Q = [&](int round) {
-    if (lane == 0 && round >= 0) {
-      cp_async_bulk_wait_read<0>();  // safe to overwrite O's place or to end: shared memory has been read
-      mbarrier_arrive(smem.Q.empty_of(round));
-    }
-    __syncwarp();  // products and barriers take whole warps
+    // STORE  Each warp writes O as 16 bits, in two panels of 64 columns, swizzled as the copy engine reads them.
+    store_rows<typename C::Element, BR, !Mask::IS_WHOLE>(smem.more, O_frag, normalise, smem.told(round), p.heads,
+                                                         O_map);
   };
 
   smem.Q.wait_full(0);
@@ -303,7 +259,7 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
     for (auto& tile : O_frag) {
       for (float& sum : tile) sum = 0;
     }
-    release_Q(round - 1);
+    release_Q(smem.Q, round - 1);
     int tile = begin + 1;
     if constexpr (!Mask::IS_WINDOW) {
       for (const int whole_end = min(work[Work::WHOLE_END], end - 1); tile + 1 < whole_end; tile += 2) {
@@ -331,7 +287,7 @@ __device__ __forceinline__ void attend(const ByteInputParams& p, const Smem<C>& 
     wgmma_wait<0>(S_low, S_high);  // safe to read S: QK is done
   }
   store(round - 1);
-  release_Q(round - 1);
+  release_Q(smem.Q, round - 1);
 }
 
 template <class C, class Mask>
@@ -352,19 +308,8 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   // LOAD  A block brings its rows of a tile of K or V to both; the other brings its own here.
   if (threadIdx.x / 32 >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS<false>>();
-    if (threadIdx.x == WARPS * 32) {
-      Schedule<C, Mask> walk(p);
-      while (const auto queries = walk.next()) {
-        smem.Q.wait_empty(queries.round);
-        const Scales scales(p, queries.head);
-        walk.tell(queries, smem.told(queries.round), __float_as_int(scales.of_scores * LOG2E),
-                  __float_as_int(scales.of_V), 0);
-        bytes::load<C>(p, smem, queries, Q_map, K_map, V_map);
-      }
-      smem.Q.wait_empty(walk.round);
-      smem.told(walk.round).tell({walk.first});  // and no more
-      mbarrier_arrive(smem.Q.full_of(walk.round));
-    }
+    if (threadIdx.x == WARPS * 32)
+      copy_tiles<C, Mask>(p, smem, [&](const auto& queries) { load<C>(p, smem, queries, Q_map, K_map, V_map); });
     __syncwarp();  // the cluster's barrier takes whole warps
     end_together<BLOCKS>();
     return;
@@ -375,37 +320,12 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 }
 
 // LAUNCH  First V is turned. Then as many blocks as run at the same time, one per SM, in pairs, or fewer where there is
-//         less to do. The pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells
-//         the copy engine where rows end: what it asks for behind is zeros, and what it stores there is dropped.
-template <class C, class Mask>
-void start(Device& device, const ByteInputParams& p) {
-  const auto map = [&](const void* tensor, const ForwardParams::Strides& strides, int heads, int n, uint32_t rows) {
-    return tensor_map_4d(device, static_cast<const e4m3*>(tensor),
-                         {uint32_t(p.d), uint32_t(n), uint32_t(heads), uint32_t(p.batch)},
-                         {uint64_t(strides.row), uint64_t(strides.head), uint64_t(strides.batch)}, {128, rows, 1, 1});
-  };
-  const uint64_t row = padded<C>(p.n_k);
-  launch(device, turn_V<C>, dim3(uint32_t(row / C::BC * p.kv_heads * p.batch)), dim3(128), 0, p);
-  const TensorMap V_map = tensor_map_4d(
-      device, static_cast<const e4m3*>(p.workspace), {row, uint64_t(HEAD_DIM), uint64_t(p.kv_heads), uint64_t(p.batch)},
-      {row, row * HEAD_DIM, row * HEAD_DIM * p.kv_heads}, {uint32_t(C::BC), uint32_t(HEAD_DIM / C::BLOCKS), 1, 1});
-  launch_clusters(device, flash_attention<C, Mask>, dim3(blocks_for<C, Mask>(device, p)), dim3(C::THREADS), C::BLOCKS,
-                  C::SMEM_BYTES, p, map(p.Q, p.Q_strides, p.heads, p.n_q, C::BR),
-                  map(p.K, p.K_strides, p.kv_heads, p.n_k, C::BC / C::BLOCKS), V_map,
-                  rows_map<typename C::Element>(device, p.O, p.O_strides, p.d, p.n_q, p.heads, p.batch, 16));
-}
-
+//         less to do. The pointers of `p` belong to the device and are multiples of 16 B, as are strides.
 template <class C>
 void run(Device& device, const ByteInputParams& p) {
-  if (p.n_k == 0) {
-    forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
-  } else if (p.left >= 0 || p.right > 0) {
-    start<typename C::Alone, Window>(device, p);
-  } else if (p.causal) {
-    start<C, Causal>(device, p);
-  } else {
-    p.n_k % C::BC != 0 ? start<C, Tail>(device, p) : start<C, NoMask>(device, p);
-  }
+  if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
+  forward::start_masked<C>(
+      p, [&]<class Tile, class Mask>() { start_turned<Tile, Mask>(device, p, flash_attention<Tile, Mask>); });
 }
 
 }  // namespace

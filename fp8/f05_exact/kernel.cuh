@@ -11,11 +11,11 @@
 
 namespace {
 
-// 44_told spells these out, 43_window the softmax, 45_varlen what starts a kernel.
-using forward::blocks_for, forward::Causal, forward::CONSUMER_REGISTERS, forward::end_together, forward::finish_rows;
+// 44_told spells these out, 45_varlen and 46_alone what starts a kernel.
+using forward::blocks_for, forward::CONSUMER_REGISTERS, forward::end_together, forward::finish_rows;
 using forward::hide_unseen, forward::let_pass, forward::LOG2E, forward::NO_KEY, forward::NoMask;
-using forward::PRODUCER_REGISTERS, forward::Queries, forward::RESCALE_ABOVE, forward::rows_map, forward::Schedule;
-using forward::SUM_LIMIT, forward::Tail, forward::Window, forward::Work;
+using forward::PRODUCER_REGISTERS, forward::Queries, forward::release_Q, forward::RESCALE_ABOVE, forward::rows_map;
+using forward::Schedule, forward::store_rows, forward::SUM_LIMIT, forward::Work;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM;  // of Q and K: one panel, the most that the engine swizzles
@@ -156,7 +156,7 @@ __device__ __forceinline__ void attend(const RowScaleParams& p, const Smem<C>& s
   constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
   constexpr int QK_N_TILES = BC / 8, QK_K_TILES = HEAD_DIM / SLICE;  // S[64 x BC] = Q[64 x d] K^T[d x BC]
   constexpr int PV_N_TILES = HEAD_DIM / 8, PV_K_TILES = BC / 16;     // O[64 x d] += P[64 x BC] V[BC x d]
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
+  const uint32_t lane = threadIdx.x % 32, warpgroup = threadIdx.x / 128;
 
   // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.
   const uint64_t Q_rows = wgmma_descriptor(smem.Q.tiles + warpgroup * 64 * ROW_BYTES);
@@ -241,28 +241,8 @@ __device__ __forceinline__ void attend(const RowScaleParams& p, const Smem<C>& s
     release(smem.V, tile);
   };
   const auto store = [&](int round) {
-    // STORE  Each warp writes O as 16 bits, in two panels of 64 columns, swizzled as the copy engine reads them. Lane l
-    //        addresses row l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns.
-    const uint32_t warp_O = smem.O + warp * 16 * PANEL_ROW_BYTES, lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
-    store_scaled<Element, BR, !Mask::IS_WHOLE>(lane_O, O_frag, normalise);
-    fence_proxy_async_shared();  // the copy engine will find what this lane has stored
-    __syncwarp();                // safe to copy: all lanes have stored
-    if (lane == 0) {
-      const Work work = smem.told(round);
-      const int head = work[Work::HEAD];
-      for (int panel = 0; panel < PANELS; ++panel)
-        cp_async_bulk_tensor_store_4d(O_map, panel * PANEL_COLS, work[Work::QUERY] + warp * 16, head % p.heads,
-                                      head / p.heads, warp_O + panel * BR * PANEL_ROW_BYTES);
-      cp_async_bulk_commit();
-    }
-    __syncwarp();  // for ptxas: a warp that diverges here would count as diverged in the next loop
-  };
-  const auto release_Q = [&](int round) {
-    if (lane == 0 && round >= 0) {
-      cp_async_bulk_wait_read<0>();  // safe to overwrite O's place or to end: shared memory has been read
-      mbarrier_arrive(smem.Q.empty_of(round));
-    }
-    __syncwarp();  // products and barriers take whole warps
+    // STORE  Each warp writes O as 16 bits, in two panels of 64 columns, swizzled as the copy engine reads them.
+    store_rows<Element, BR, !Mask::IS_WHOLE>(smem.O, O_frag, normalise, smem.told(round), p.heads, O_map);
   };
 
   smem.Q.wait_full(0);
@@ -277,7 +257,7 @@ __device__ __forceinline__ void attend(const RowScaleParams& p, const Smem<C>& s
     scale_sums();
     hide_unseen(S_frag, Mask(p), work, begin);
     softmax.weigh(S_frag, P_even, true, true);
-    release_Q(round - 1);
+    release_Q(smem.Q, round - 1);
     int tile = begin + 1;
     if constexpr (!Mask::IS_WINDOW) {
       for (const int whole_end = work[Work::WHOLE_END]; tile + 1 < whole_end; tile += 2) {
@@ -303,7 +283,7 @@ __device__ __forceinline__ void attend(const RowScaleParams& p, const Smem<C>& s
     store(round - 1);  // beside QK
   }
   store(round - 1);
-  release_Q(round - 1);
+  release_Q(smem.Q, round - 1);
 }
 
 template <class C, class Mask>
@@ -364,15 +344,8 @@ void start(Device& device, const RowScaleParams& p) {
 
 template <class C>
 void run(Device& device, const RowScaleParams& p) {
-  if (p.n_k == 0) {
-    forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
-  } else if (p.left >= 0 || p.right > 0) {
-    start<typename C::Alone, Window>(device, p);
-  } else if (p.causal) {
-    start<C, Causal>(device, p);
-  } else {
-    p.n_k % C::BC != 0 ? start<C, Tail>(device, p) : start<C, NoMask>(device, p);
-  }
+  if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
+  forward::start_masked<C>(p, [&]<class Tile, class Mask>() { start<Tile, Mask>(device, p); });
 }
 
 }  // namespace

@@ -12,7 +12,8 @@
 namespace {
 
 using Element = bf16;
-// 41_rows spells out rows_map and start_no_keys.
+// 38_seam spells this out, Smem and let_pass; 41_rows the others, rows_map and start_no_keys.
+using forward::release_Q, forward::RowsOfHead, forward::store_rows;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
@@ -26,13 +27,13 @@ constexpr float SUM_LIMIT = 0x1p64f;
 constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
-template <int BR_, int BC_, int WARPS_, int STAGES_>
-struct Config {
-  static constexpr int BR = BR_, BC = BC_, WARPS = WARPS_, STAGES = STAGES_;
-  static constexpr int THREADS = WARPS * 32 + 128;  // of a warpgroup that copies, too
-  static constexpr int BLOCKS = 2;                  // of a cluster: they share K and V
+template <int BR, int BC, int WARPS, int STAGES>
+struct Config : forward::Tile<Element, BR, BC, WARPS, STAGES, 2> {
   static constexpr uint32_t SMEM_BYTES = 2 * (BR + STAGES * BC) * ROW_BYTES + (4 * STAGES + 4) * 8;  // and mbarriers
 };
+
+template <class C>
+using Smem = forward::Smem<C, ROW_BYTES, 2, 0, forward::NothingTold>;
 
 // Which scores are masked: those of keys past the end; under a causal mask, which ends with the last key for the last
 // query, also those of keys after a query's own. 44_told spells these types out.
@@ -134,7 +135,7 @@ struct Softmax {
 
 // What the thread that copies does, from beginning to end. Q, K and V are the rings of their tiles.
 template <class C>
-__device__ __forceinline__ void load(const ForwardParams& p, auto& work, const auto& Q, const auto& K, const auto& V,
+__device__ __forceinline__ void load(const ForwardParams& p, auto& work, const auto Q, const auto K, const auto V,
                                      const TensorMap& Q_map, const TensorMap& K_map, const TensorMap& V_map) {
   constexpr int BR = C::BR, BC = C::BC;
   // LOAD  A block brings its panel of a tile of K or V to both; the other brings its own here.
@@ -162,7 +163,7 @@ __device__ __forceinline__ void load(const ForwardParams& p, auto& work, const a
 
 // What a warpgroup does: QK of each tile of keys that its 64 queries see beside PV of the one before.
 template <class C, class Mask>
-__device__ __forceinline__ void attend(const ForwardParams& p, auto& work, const auto& Q, const auto& K, const auto& V,
+__device__ __forceinline__ void attend(const ForwardParams& p, auto& work, const auto Q, const auto K, const auto V,
                                        const TensorMap& O_map, uint32_t warp) {
   constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
   constexpr int QK_N_TILES = BC / 8;                              // S[64 x BC] = Q[64 x d] K^T[d x BC]
@@ -244,37 +245,11 @@ __device__ __forceinline__ void attend(const ForwardParams& p, auto& work, const
   };
   const auto store = [&] {
     // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them.
-    const uint32_t warp_O = Q.tiles + Q.at(done.round) + warp * 16 * PANEL_ROW_BYTES;
-    const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
-    store_scaled<Element, BR, Mask::GROWS>(lane_O, O_frag, normalise);
-    fence_proxy_async_shared();  // the copy engine will find what this lane has stored
-    __syncwarp();                // safe to copy: all lanes have stored
-    if (lane == 0) {
-      for (int panel = 0; panel < PANELS; ++panel)
-        cp_async_bulk_tensor_store_4d(O_map, panel * PANEL_COLS, done.q_tile * BR + warp * 16, done.head % p.heads,
-                                      done.head / p.heads, warp_O + panel * BR * PANEL_ROW_BYTES);
-      cp_async_bulk_commit();
-    }
-    __syncwarp();  // for ptxas: a warp that diverges here would count as diverged in the next loop, which costs 5 %
+    store_rows<Element, BR, Mask::GROWS>(Q.tiles + Q.at(done.round), O_frag, normalise,
+                                         RowsOfHead{done.q_tile * BR, done.head}, p.heads, O_map);
   };
-  const auto release_Q = [&](int round) {
-    if (lane == 0 && round >= 0) {
-      cp_async_bulk_wait_read<0>();  // safe to overwrite or to end: shared memory has been read
-      mbarrier_arrive(Q.empty_of(round));
-    }
-    __syncwarp();  // products and barriers take whole warps
-  };
-  // The first block of a pair does not need the pair's last tile, the one on the other block's diagonal. Who releases
-  // it waits for it, and nobody else: a warp that came late would miss the phase. A branch and no loop, for ptxas.
-  const auto let_pass = [&](int copied) {
-    if (Mask::GROWS && threadIdx.x % 128 < BLOCKS && done.end < copied) {
-      K.wait_full(copied - 1);  // safe to release: it is not on its way any more
-      release(K, copied - 1);
-      V.wait_full(copied - 1);
-      release(V, copied - 1);
-    }
-    __syncwarp();  // products take whole warps
-  };
+  // The first block of a pair does not need the pair's last tile, the one on the other block's diagonal.
+  const auto let_pass = [&](int copied) { forward::let_pass<Mask::GROWS, BLOCKS>(K, V, done.end, copied, release); };
 
   Q.wait_full(0);
   start_QK(0);
@@ -285,7 +260,7 @@ __device__ __forceinline__ void attend(const ForwardParams& p, auto& work, const
     if (first >= work.whole) mask(first);
     softmax.begin();
     softmax.weigh(S_frag, P_even, true);
-    release_Q(work.round - 1);
+    release_Q(Q, work.round - 1);
     int tile = first + 1;
     for (; tile + 1 < work.whole; tile += 2) {
       step(tile, P_even, P_odd);
@@ -310,45 +285,33 @@ __device__ __forceinline__ void attend(const ForwardParams& p, auto& work, const
   }
   store();
   let_pass(work.first);
-  release_Q(done.round);
+  release_Q(Q, done.round);
 }
 
 template <class C, class Mask>
 __global__ void __launch_bounds__(C::THREADS, 1)
     flash_attention(ForwardParams p, const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
-  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS, STAGES = C::STAGES, BLOCKS = C::BLOCKS;
+  constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS;
   static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
   static_assert(BR == BC, "of a pair one block needs a tile of keys more than the other, and one tile only");
 
   const uint32_t warp = threadIdx.x / 32;
-  constexpr uint32_t TILE_BYTES = BC * ROW_BYTES, Q_BYTES = BR * ROW_BYTES;
-  const uint32_t smem_Q = smem_base(), smem_K = smem_Q + 2 * Q_BYTES, smem_V = smem_K + STAGES * TILE_BYTES;
-  const uint32_t barriers = smem_V + STAGES * TILE_BYTES;
-  const Ring<STAGES, TILE_BYTES> K{barriers, smem_K}, V{K.end, smem_V};
-  const Ring<2, Q_BYTES> Q{V.end, smem_Q};  // by the round
-  smem_name(smem_Q, 2 * Q_BYTES, "Q", PANEL_ROW_BYTES);
-  smem_name(smem_K, STAGES * TILE_BYTES, "K", PANEL_ROW_BYTES);
-  smem_name(smem_V, STAGES * TILE_BYTES, "V", PANEL_ROW_BYTES);
-  smem_name(barriers, (4 * STAGES + 4) * 8, "barriers");
-  if (threadIdx.x == 0) {
-    K.init(BLOCKS * WARPS / 4);  // a warpgroup has read it
-    V.init(BLOCKS * WARPS / 4);
-    Q.init(WARPS);          // a warp has stored its O from there
-    fence_mbarrier_init();  // safe to name them to the copy engine, which knows them now
-  }
+  const Smem<C> smem;
+  smem.name();
+  if (threadIdx.x == 0) smem.init();
   cluster_sync();  // safe to use the barriers, those of the other block, too
   Schedule<C, Mask> work(p);
 
   if (warp >= WARPS) {
     setmaxnreg_dec<PRODUCER_REGISTERS>();
-    if (threadIdx.x == WARPS * 32) load<C>(p, work, Q, K, V, Q_map, K_map, V_map);
+    if (threadIdx.x == WARPS * 32) load<C>(p, work, smem.Q, smem.K, smem.V, Q_map, K_map, V_map);
     __syncwarp();    // the cluster's barrier takes whole warps
     cluster_sync();  // safe to end: as below
     return;
   }
   setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
-  attend<C, Mask>(p, work, Q, K, V, O_map, warp);
+  attend<C, Mask>(p, work, smem.Q, smem.K, smem.V, O_map, warp);
   cluster_sync();  // safe to end: the other block does not copy here, nor arrive, any more
 }
 
