@@ -26,7 +26,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "95_strips",
     .previous = "56_twins",
-    .role = ladder::Role::branch,
+    .role = ladder::Role::lost,
     .more_lines = {ladder::MoreLines::other,
                    "What a warpgroup is told is its own, and every place that asks for it says whose it wants."},
     .idea = "Under a mask a pair of tiles of queries is four strips: one block takes the outer two, the other the "
