@@ -18,31 +18,6 @@ namespace emulator {
 namespace {
 
 template <float (*TO_FLOAT)(uint16_t)>
-void multiply_by_lanes(const uint32_t (*a)[32], const uint32_t (*b)[32], float* product) {
-  float A[16][16], B[16][8];
-  for (int r = 0; r < 4; ++r) {
-    for (int lane = 0; lane < 32; ++lane) {
-      float* const pair = &A[lane / 4 + r % 2 * 8][lane % 4 * 2 + r / 2 * 8];
-      pair[0] = TO_FLOAT(static_cast<uint16_t>(a[r][lane]));
-      pair[1] = TO_FLOAT(static_cast<uint16_t>(a[r][lane] >> 16));
-    }
-  }
-  for (int r = 0; r < 2; ++r) {
-    for (int i = 0; i < 32; ++i) {
-      B[i / 8 * 2 + r * 8][i % 8] = TO_FLOAT(static_cast<uint16_t>(b[r][i]));
-      B[i / 8 * 2 + r * 8 + 1][i % 8] = TO_FLOAT(static_cast<uint16_t>(b[r][i] >> 16));
-    }
-  }
-  for (int row = 0; row < 16; ++row) {
-    float sums[8] = {};
-    for (int k = 0; k < 16; ++k) {
-      for (int column = 0; column < 8; ++column) sums[column] += A[row][k] * B[k][column];
-    }
-    for (int column = 0; column < 8; ++column) product[row * 8 + column] = sums[column];
-  }
-}
-
-template <float (*TO_FLOAT)(uint16_t)>
 void convert(const std::byte* elements, float* floats, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     uint16_t element;
@@ -51,15 +26,36 @@ void convert(const std::byte* elements, float* floats, uint32_t count) {
   }
 }
 
+void unpack(ToFloats convert, const uint32_t (*a)[32], const uint32_t (*b)[32], float (&A)[16][16], float (&B)[16][8]) {
+  uint16_t of_A[16][16], of_B[16][8];
+  for (int r = 0; r < 4; ++r) {  // 4 lanes hold 8 consecutive elements of a row
+    for (int row = 0; row < 8; ++row) std::memcpy(&of_A[row + r % 2 * 8][r / 2 * 8], &a[r][4 * row], 16);
+  }
+  for (int k = 0; k < 16; k += 2) {
+    for (int column = 0; column < 8; ++column) {
+      const uint32_t pair = b[k / 8][k % 8 * 4 + column];
+      of_B[k][column] = static_cast<uint16_t>(pair);
+      of_B[k + 1][column] = static_cast<uint16_t>(pair >> 16);
+    }
+  }
+  convert(reinterpret_cast<const std::byte*>(of_A), A[0], 16 * 16);
+  convert(reinterpret_cast<const std::byte*>(of_B), B[0], 16 * 8);
+}
+
+template <float (*TO_FLOAT)(uint16_t)>
+void multiply_by_lanes(const uint32_t (*a)[32], const uint32_t (*b)[32], const float* c, float* d) {
+  float A[16][16], B[16][8];
+  unpack(convert<TO_FLOAT>, a, b, A, B);
+  for (int row = 0; row < 16; ++row) {
+    float sums[8] = {};
+    for (int k = 0; k < 16; ++k) {
+      for (int column = 0; column < 8; ++column) sums[column] += A[row][k] * B[k][column];
+    }
+    for (int column = 0; column < 8; ++column) d[row * 8 + column] = c[row * 8 + column] + sums[column];
+  }
+}
+
 }  // namespace
-
-void multiply_portable(const uint32_t (*a)[32], const uint32_t (*b)[32], float* product) {
-  multiply_by_lanes<half_to_float>(a, b, product);
-}
-
-void multiply_bf16_portable(const uint32_t (*a)[32], const uint32_t (*b)[32], float* product) {
-  multiply_by_lanes<bfloat_to_float>(a, b, product);
-}
 
 void multiply_tile_portable(const float* a, const float* b, float* c, uint32_t n) {
   for (int row = 0; row < 64; ++row) {
@@ -76,38 +72,42 @@ void multiply_tile_portable(const float* a, const float* b, float* c, uint32_t n
 namespace {
 
 // What a tensor core keeps of numbers below the largest exponent among products and accumulator: they are cut there, added,
-// and of the sum as much is kept.
-constexpr int KEPT = 13;
-constexpr float LEAST_OF_PRODUCTS = 0x1p-12f;  // a subnormal's exponent counts as -6
-constexpr float POWER_OF_ZERO = 0x1p-60f;      // so that a product with it is below all others
+// and of the sum KEPT_OF_SUM bits are kept behind its leading one. A subnormal factor's exponent counts as the least one.
+struct E4m3 {
+  static constexpr size_t DEPTH = DEPTH_E4M3;
+  static constexpr int KEPT = 13, KEPT_OF_SUM = 13;
+  static constexpr float LEAST_POWER = 0x1p-6f;
+};
+struct F16 {
+  static constexpr size_t DEPTH = 16;
+  static constexpr int KEPT = 25, KEPT_OF_SUM = 23;
+  static constexpr float LEAST_POWER = 0x1p-14f;
+};
+constexpr float POWER_OF_ZERO = 0x1p-60f;  // so that a product with it is below all others
 
-}  // namespace
+constexpr size_t LANES = 8;
+typedef float Floats __attribute__((vector_size(4 * LANES)));
+typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
 
-FactorE4m3 factor_e4m3(float value) {
-  if (std::isnan(value)) return {0, std::numeric_limits<float>::infinity()};
-  if (value == 0) return {0, POWER_OF_ZERO};
-  const uint32_t exponent = std::bit_cast<uint32_t>(value) & 0x7f800000u;
-  return {value, std::max(std::bit_cast<float>(exponent), 0x1p-6f)};
-}
-
-// With wider vectors where there are any, and the same to the last bit: each term is a whole number of units that an int holds.
-#if defined(__x86_64__)
-__attribute__((target_clones("avx2", "default")))
-#endif
-void add_products_e4m3(const FactorE4m3* a, const float* b, const float* b_powers, size_t stride, float* c, size_t n) {
-  constexpr size_t LANES = 8;
-  typedef float Floats __attribute__((vector_size(4 * LANES)));
-  typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
+// Each term is a whole number of units that an int holds, and so are all of them together in e4m3, and half of them in f16.
+template <class Format, size_t A_STRIDE>
+[[gnu::always_inline]] inline void add_products(const float* a, const float* a_powers, const float* b,
+                                                const float* b_powers, size_t stride, float* c, size_t n) {
+  constexpr bool IN_HALVES = Format::KEPT_OF_SUM == 23;
   for (size_t first = 0; first < n; first += LANES) {
-    Floats largest = {}, C;
+    Floats C;
     std::memcpy(&C, c + first, sizeof C);
-    for (size_t k = 0; k < DEPTH_E4M3; ++k) {
+    Ints largest_bits = {};  // bits of numbers above 0 are in their order
+    for (size_t k = 0; k < Format::DEPTH; ++k) {
       Floats power;
       std::memcpy(&power, b_powers + k * stride + first, sizeof power);
-      power *= a[k].power;
-      largest = power > largest ? power : largest;
+      power *= a_powers[k * A_STRIDE];
+      const Ints bits = __builtin_bit_cast(Ints, power);
+      largest_bits = bits > largest_bits ? bits : largest_bits;
     }
+    const Floats largest = __builtin_bit_cast(Floats, largest_bits);
     // Of NaN the power is infinite. Where all products are 0, the accumulator is cut.
+    constexpr float LEAST_OF_PRODUCTS = Format::LEAST_POWER * Format::LEAST_POWER;
     const Ints C_bits = __builtin_bit_cast(Ints, C), C_exponent = C_bits & 0x7f800000;
     const Ints is_finite = C_exponent < 0x7f800000,
                is_some = (largest >= LEAST_OF_PRODUCTS) & (largest < 0x1p100f) & is_finite;
@@ -115,17 +115,26 @@ void add_products_e4m3(const FactorE4m3* a, const float* b, const float* b_power
     Floats top = C_power > largest ? C_power : largest;
     top = is_some ? top : Floats{} + 1.0f;
     const Ints exponent = __builtin_bit_cast(Ints, top) >> 23;
-    const Ints per_unit_bits = (2 * 127 + KEPT - exponent) << 23, unit_bits = (exponent - KEPT) << 23;
+    const Ints per_unit_bits = (2 * 127 + Format::KEPT - exponent) << 23, unit_bits = (exponent - Format::KEPT) << 23;
     const Floats per_unit = __builtin_bit_cast(Floats, per_unit_bits), unit = __builtin_bit_cast(Floats, unit_bits);
-    Ints sum = __builtin_convertvector((is_some ? C : Floats{}) * per_unit, Ints);
-    for (size_t k = 0; k < DEPTH_E4M3; ++k) {
+    Ints sum = __builtin_convertvector((is_some ? C : Floats{}) * per_unit, Ints), odd = {};
+    for (size_t k = 0; k < Format::DEPTH; ++k) {
       Floats factors;
       std::memcpy(&factors, b + k * stride + first, sizeof factors);
-      sum += __builtin_convertvector(factors * a[k].value * per_unit, Ints);
+      const Ints term = __builtin_convertvector(factors * a[k * A_STRIDE] * per_unit, Ints);
+      (IN_HALVES && k % 2 == 1 ? odd : sum) += term;
     }
-    constexpr int32_t CUT = -1 << (23 - KEPT);
-    const Floats of_sum = __builtin_convertvector(sum, Floats);
-    const Ints kept = __builtin_bit_cast(Ints, of_sum) & CUT;
+    Floats of_sum = __builtin_convertvector(sum, Floats);
+    Ints is_up = {};
+    if constexpr (IN_HALVES) {  // rounded to an f32 first, and where that has gone up, it is one too many
+      const Floats high = __builtin_convertvector((sum >> 8) + (odd >> 8), Floats) * 256.0f;
+      const Floats low = __builtin_convertvector((sum & 255) + (odd & 255), Floats);
+      of_sum = high + low;
+      const Floats rest = low - (of_sum - high);
+      is_up = ((of_sum > 0.0f) & (rest < 0.0f)) | ((of_sum < 0.0f) & (rest > 0.0f));
+    }
+    constexpr int32_t CUT = -1 << (23 - Format::KEPT_OF_SUM);
+    const Ints kept = (__builtin_bit_cast(Ints, of_sum) + is_up) & CUT;
     const Floats result = __builtin_bit_cast(Floats, kept) * unit;
     const Ints cut = C_bits & CUT, is_nan = (largest > 0x1p100f) | ((C != C));
     const Ints cut_or_zero = (cut & 0x7fffffff) == 0 ? Ints{} : cut;
@@ -135,9 +144,30 @@ void add_products_e4m3(const FactorE4m3* a, const float* b, const float* b_power
   }
 }
 
+// With wider vectors where there are any, and the same to the last bit.
+#if defined(__x86_64__)
+#define EMULATOR_WIDE __attribute__((target_clones("avx2", "default")))
+#else
+#define EMULATOR_WIDE
+#endif
+
+}  // namespace
+
+Factor factor_e4m3(float value) {
+  if (std::isnan(value)) return {0, std::numeric_limits<float>::infinity()};
+  if (value == 0) return {0, POWER_OF_ZERO};
+  const uint32_t exponent = std::bit_cast<uint32_t>(value) & 0x7f800000u;
+  return {value, std::max(std::bit_cast<float>(exponent), E4m3::LEAST_POWER)};
+}
+
+EMULATOR_WIDE void add_products_e4m3(const Factor* a, const float* b, const float* b_powers, size_t stride, float* c,
+                                     size_t n) {
+  add_products<E4m3, sizeof *a / sizeof a->value>(&a->value, &a->power, b, b_powers, stride, c, n);
+}
+
 void multiply_tile_e4m3(const std::byte* a, const std::byte* b, float* c, uint32_t n) {
   static const auto factors = [] {
-    std::array<FactorE4m3, 256> of_bytes;
+    std::array<Factor, 256> of_bytes;
     for (uint32_t bits = 0; bits < of_bytes.size(); ++bits) {
       const int size = bits & 0x7f, steps = size < 8 ? size : size % 8 + 8;
       const float value = std::ldexp(static_cast<float>(bits & 0x80 ? -steps : steps), std::max(size / 8, 1) - 10);
@@ -150,22 +180,19 @@ void multiply_tile_e4m3(const std::byte* a, const std::byte* b, float* c, uint32
   powers.resize(DEPTH_E4M3 * n);
   for (uint32_t column = 0; column < n; ++column) {
     for (uint32_t k = 0; k < DEPTH_E4M3; ++k) {
-      const FactorE4m3& factor = factors[static_cast<size_t>(b[column * DEPTH_E4M3 + k])];
+      const Factor& factor = factors[static_cast<size_t>(b[column * DEPTH_E4M3 + k])];
       values[k * n + column] = factor.value;
       powers[k * n + column] = factor.power;
     }
   }
   for (uint32_t row = 0; row < 64; ++row) {
-    FactorE4m3 of_row[DEPTH_E4M3];
+    Factor of_row[DEPTH_E4M3];
     for (uint32_t k = 0; k < DEPTH_E4M3; ++k) of_row[k] = factors[static_cast<size_t>(a[row * DEPTH_E4M3 + k])];
     add_products_e4m3(of_row, values.data(), powers.data(), n, c + row * n, n);
   }
 }
 
-#if defined(__x86_64__)
-__attribute__((target_clones("avx2", "default")))
-#endif
-void multiply_tile_s8(const std::byte* a, const std::byte* b, float* c, uint32_t n) {
+EMULATOR_WIDE void multiply_tile_s8(const std::byte* a, const std::byte* b, float* c, uint32_t n) {
   constexpr uint32_t DEPTH = 32;
   static thread_local std::vector<int32_t> rows;   // of B, [DEPTH][n]
   static thread_local std::vector<uint32_t> sums;  // of a row
@@ -185,6 +212,110 @@ void multiply_tile_s8(const std::byte* a, const std::byte* b, float* c, uint32_t
   }
 }
 
+// ---- f16 with subnormal factors -------------------------------------------------------------------------------------
+
+EMULATOR_WIDE bool has_subnormals(const void* halves, size_t count) {
+  typedef uint16_t Halves __attribute__((vector_size(32)));
+  Halves least = ~Halves{};
+  for (size_t first = 0; first < count; first += 16) {
+    Halves some;
+    std::memcpy(&some, static_cast<const std::byte*>(halves) + 2 * first, sizeof some);
+    some = (some & 0x7fff) - 1;  // zero becomes the largest
+    least = some < least ? some : least;
+  }
+  bool has = false;
+  for (size_t i = 0; i < 16; ++i) has |= least[i] < 0x3ff;
+  return has;
+}
+
+namespace {
+
+// Eight numbers of f16, the powers of two that they count as, and which of them are subnormal.
+struct Eight {
+  Floats values, powers;
+  Ints subnormal;
+  [[gnu::always_inline]] explicit Eight(const float* from) {
+    std::memcpy(&values, from, sizeof values);
+    const Ints bits = __builtin_bit_cast(Ints, values), sizes = bits & 0x7fffffff;
+    powers = __builtin_bit_cast(Floats, bits & 0x7f800000);
+    const Ints small = powers < F16::LEAST_POWER;
+    subnormal = small & (sizes > 0);
+    powers = small ? Floats{} + F16::LEAST_POWER : powers;
+    powers = sizes == 0 ? Floats{} + POWER_OF_ZERO : powers;
+  }
+};
+
+[[gnu::always_inline]] inline bool is_any(const Ints& yes) {
+  int32_t any = 0;
+  for (size_t i = 0; i < LANES; ++i) any |= yes[i];
+  return any != 0;
+}
+
+// d[rows][n] = A[rows][16] * B[16][n] + c, where a factor of the sum is subnormal and d, which has it rounded, is finite.
+EMULATOR_WIDE void add_subnormals(const float* a, const float* b, const float* c, float* d, size_t rows, size_t n) {
+  constexpr size_t DEPTH = F16::DEPTH, MOST_ROWS = 64;
+  float of_rows[MOST_ROWS][DEPTH];  // their powers
+  bool in_row[MOST_ROWS] = {};
+  for (size_t row = 0; row < rows; ++row) {
+    for (size_t first = 0; first < DEPTH; first += LANES) {
+      const Eight eight(a + row * DEPTH + first);
+      in_row[row] |= is_any(eight.subnormal);
+      std::memcpy(&of_rows[row][first], &eight.powers, sizeof eight.powers);
+    }
+  }
+  for (size_t first = 0; first < n; first += LANES) {
+    Ints in_column = {};
+    float values[DEPTH][LANES], powers[DEPTH][LANES];
+    for (size_t k = 0; k < DEPTH; ++k) {
+      const Eight eight(b + k * n + first);
+      in_column |= eight.subnormal;
+      std::memcpy(values[k], &eight.values, sizeof values[k]);
+      std::memcpy(powers[k], &eight.powers, sizeof powers[k]);
+    }
+    const bool in_any_column = is_any(in_column);
+    for (size_t row = 0; row < rows; ++row) {
+      if (!in_any_column && !in_row[row]) continue;
+      Floats rounded;
+      float cut[LANES];
+      std::memcpy(&rounded, d + row * n + first, sizeof rounded);
+      std::memcpy(cut, c + row * n + first, sizeof cut);
+      add_products<F16, 1>(a + row * DEPTH, of_rows[row], values[0], powers[0], LANES, cut, LANES);
+      Floats sums;
+      std::memcpy(&sums, cut, sizeof sums);
+      const Ints finite = (__builtin_bit_cast(Ints, rounded) & 0x7f800000) < 0x7f800000;
+      sums = (finite & (in_column | -int32_t{in_row[row]})) != 0 ? sums : rounded;
+      std::memcpy(d + row * n + first, &sums, sizeof sums);
+    }
+  }
+}
+
+template <Multiply WITHOUT_SUBNORMALS>
+void multiply_f16(const uint32_t (*a)[32], const uint32_t (*b)[32], const float* c, float* d) {
+  WITHOUT_SUBNORMALS(a, b, c, d);
+  if (!has_subnormals(a, 16 * 16) && !has_subnormals(b, 16 * 8)) [[likely]]
+    return;
+  float A[16][16], B[16][8];
+  unpack(to_floats, a, b, A, B);
+  add_subnormals(A[0], B[0], c, d, 16, 8);
+}
+
+}  // namespace
+
+void multiply_portable(const uint32_t (*a)[32], const uint32_t (*b)[32], const float* c, float* d) {
+  multiply_f16<multiply_by_lanes<half_to_float>>(a, b, c, d);
+}
+
+void multiply_bf16_portable(const uint32_t (*a)[32], const uint32_t (*b)[32], const float* c, float* d) {
+  multiply_by_lanes<bfloat_to_float>(a, b, c, d);
+}
+
+void multiply_tile_subnormals(const float* a, const float* b, float* c, uint32_t n) {
+  static thread_local std::vector<float> C;
+  C.assign(c, c + size_t{64} * n);
+  multiply_tile(a, b, c, n);
+  add_subnormals(a, b, C.data(), c, 64, n);
+}
+
 #if defined(__x86_64__)
 namespace {
 
@@ -200,7 +331,7 @@ struct Bfloat {
 };
 
 template <class Element>
-EMULATOR_AVX2 void multiply_avx2(const uint32_t (*a)[32], const uint32_t (*b)[32], float* product) {
+EMULATOR_AVX2 void multiply_avx2(const uint32_t (*a)[32], const uint32_t (*b)[32], const float* c, float* d) {
   alignas(32) float A[16][16];
   __m256 B[16];
   for (int r = 0; r < 4; ++r) {
@@ -225,7 +356,10 @@ EMULATOR_AVX2 void multiply_avx2(const uint32_t (*a)[32], const uint32_t (*b)[32
     for (int k = 0; k < 16; ++k) {
       for (int i = 0; i < 8; ++i) sums[i] = _mm256_fmadd_ps(_mm256_broadcast_ss(&A[first + i][k]), B[k], sums[i]);
     }
-    for (int i = 0; i < 8; ++i) _mm256_store_ps(product + (first + i) * 8, sums[i]);
+    for (int i = 0; i < 8; ++i) {
+      const int row = (first + i) * 8;
+      _mm256_store_ps(d + row, _mm256_add_ps(_mm256_load_ps(c + row), sums[i]));
+    }
   }
 }
 
@@ -271,7 +405,7 @@ bool has_avx2() {
 
 }  // namespace
 
-const Multiply multiply = has_avx2() ? multiply_avx2<Half> : multiply_portable;
+const Multiply multiply = has_avx2() ? multiply_f16<multiply_avx2<Half>> : multiply_portable;
 const Multiply multiply_bf16 = has_avx2() ? multiply_avx2<Bfloat> : multiply_bf16_portable;
 const MultiplyTile multiply_tile = has_avx2() ? multiply_tile_avx2 : multiply_tile_portable;
 const ToFloats to_floats = has_avx2() ? convert_avx2<Half> : convert<half_to_float>;

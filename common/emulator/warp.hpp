@@ -124,7 +124,8 @@ struct alignas(64) Warp {
   // lane fetches its own when it wakes, so that nobody writes to another's stack.
   alignas(64) uint32_t in[10][32];
   alignas(64) uint32_t out[4][32];
-  alignas(64) float product[256];  // mma: A * B, 16 x 8, row-major; wmma: two of these, or C on its way in
+  alignas(64) float addend[256];  // C of mma, 16 x 8, row-major; wmma: two of these
+  alignas(64) float sum[256];     // and D; wmma: or what it loads of C
 
   std::array<Progress, 32> progress;
   std::array<uint64_t, 32> waited = {};  // 1 + `together` when the lane has last waited by itself, or 0

@@ -133,18 +133,18 @@ void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b
   const uint32_t by_row = lane % 4 * 8 + lane / 4;
   warp.in[4][by_row] = b0;
   warp.in[5][by_row] = b1;
+  const uint32_t of_pair = 2 * lane;  // FragmentC: rows lane / 4 and lane / 4 + 8 of 8 columns
+  std::memcpy(warp.addend + of_pair, c, 2 * sizeof(float));
+  std::memcpy(warp.addend + of_pair + 64, c + 2, 2 * sizeof(float));
   meet(SELF, site, [](Block& block, Warp& warp) {
     ++block.counting.counters.mma;
     note_use(block, warp);
     block.counting.counters.products_after_exponentials += warp.start_product();
     if (block.counting.tracing) block.counting.trace_event(SELF, warp.site);
-    (SELF == Instruction::mma ? multiply : multiply_bf16)(warp.in, warp.in + 4, warp.product);
+    (SELF == Instruction::mma ? multiply : multiply_bf16)(warp.in, warp.in + 4, warp.addend, warp.sum);
   });
-  const float* const own = warp.product + 2 * lane;  // FragmentC: rows lane / 4 and lane / 4 + 8 of 8 columns
-  d[0] = c[0] + own[0];
-  d[1] = c[1] + own[1];
-  d[2] = c[2] + own[64];
-  d[3] = c[3] + own[65];
+  std::memcpy(d, warp.sum + of_pair, 2 * sizeof(float));
+  std::memcpy(d + 2, warp.sum + of_pair + 64, 2 * sizeof(float));
 }
 
 }  // namespace

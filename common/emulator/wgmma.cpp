@@ -349,7 +349,9 @@ void multiply_tiles(TileReader& reader, Warpgroup& group, std::vector<float>& D)
       for (uint32_t k = 0; k < K; ++k) B[k * own.n + column] = columns[column * K + k];
     }
   }
-  multiply_tile(A.data(), B.data(), D.data(), own.n);
+  const bool is_rare = own.element == ladder::Element::f16 &&
+                       (has_subnormals(A_bytes.data(), A.size()) || has_subnormals(B_bytes.data(), B.size()));
+  (is_rare ? multiply_tile_subnormals : multiply_tile)(A.data(), B.data(), D.data(), own.n);
 }
 
 // ---- products -------------------------------------------------------------------------------------------------------

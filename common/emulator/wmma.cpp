@@ -162,16 +162,17 @@ void multiply_accumulate(WmmaAccumulator& c, const WmmaA& a, const WmmaFragment<
   for (uint32_t i = 0; i < 4; ++i) warp.in[row / 8 + half * 2][row % 8 * 4 + i] = pairs[i];
   std::memcpy(pairs, WmmaElements::of(b), sizeof pairs);
   for (uint32_t i = 0; i < 4; ++i) warp.in[4 + row / 8 * 2 + half][i * 8 + row % 8] = pairs[i];
+  const uint32_t first = half * 128 + row * 8;
+  std::copy_n(WmmaElements::of(c), PER_LANE, warp.addend + first);
   current.block->scheduler.begin_only();
   meet(Instruction::wmma_mma, site, [](Block& block, Warp& warp) {
     block.counting.counters.mma += 2;
     block.counting.counters.products_after_exponentials += warp.start_product();
     if (block.counting.tracing) block.counting.trace_event(Instruction::wmma_mma, warp.site);
-    multiply(warp.in, warp.in + 4, warp.product);
-    multiply(warp.in, warp.in + 6, warp.product + 128);
+    multiply(warp.in, warp.in + 4, warp.addend, warp.sum);
+    multiply(warp.in, warp.in + 6, warp.addend + 128, warp.sum + 128);
   });
-  const float* const own = warp.product + half * 128 + row * 8;
-  for (uint32_t i = 0; i < PER_LANE; ++i) WmmaElements::of(c)[i] += own[i];
+  std::copy_n(warp.sum + first, PER_LANE, WmmaElements::of(c));
 }
 
 }  // namespace
@@ -205,8 +206,8 @@ void wmma_load_b_row(WmmaBRow& fragment, uint32_t address, uint32_t ld, CallSite
 
 void wmma_load_c(WmmaAccumulator& fragment, uint32_t address, uint32_t ld, CallSite site) {
   hand_in(address, ld);
-  meet(Instruction::wmma_load_c, site, [](Block& block, Warp& warp) { load_matrix<float>(block, warp, warp.product); });
-  std::copy_n(current.warp->product + current.lane * PER_LANE, PER_LANE, WmmaElements::of(fragment));
+  meet(Instruction::wmma_load_c, site, [](Block& block, Warp& warp) { load_matrix<float>(block, warp, warp.sum); });
+  std::copy_n(current.warp->sum + current.lane * PER_LANE, PER_LANE, WmmaElements::of(fragment));
 }
 
 void wmma_store_d(uint32_t address, const WmmaAccumulator& fragment, uint32_t ld, CallSite site) {

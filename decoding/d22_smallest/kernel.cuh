@@ -1,5 +1,5 @@
 // d22_smallest. Four bits are a number as they stand: below a sign and an exponent of zero they are one of f16's
-// smallest, u * 2^-24. So none is converted. That V's count from 8 is taken from sums, which are few.
+// smallest, u * 2^-24. So V's are not converted. That they count from 8 is taken from sums, which are few.
 // Before:  d21_columns takes eleven instructions for eight numbers, and those are half of all.
 // Tile:    8x32 for each of 8 warps, two blocks on an SM; or 16x32 where there are more rows, and one.
 //          Shared: 102 KiB (a warp 12.75: K, V and their scales 3 x 4.25).
@@ -23,18 +23,22 @@ using decoding::Seen;
 using forward::LOG2E;
 
 // Eight numbers of four bits as four times two f16: 0 and 4, 1 and 5, 2 and 6, 3 and 7. With its highest bit turned a
-// number is 8 more and has no sign: u. Where it stands lowest that is u * 2^-24, and four bits higher u * 2^-20.
+// number is 8 more and has no sign: u. Where it stands lowest that is u * 2^-24, and four bits higher u * 2^-20. Below
+// ABOVE, 1024 in f16, it is 1024 + u or 1024 + 16 u.
+template <uint32_t ABOVE = 0>
 __device__ __forceinline__ void unpack(uint32_t eight, uint32_t (&two)[4]) {
   constexpr int A_AND_B_XOR_C = 0x6A;
   for (int i = 0; i < 4; ++i) {
     const uint32_t at = i % 2 == 0 ? 1 : 16;
-    two[i] = lop3_b32<A_AND_B_XOR_C>(i < 2 ? eight : eight >> 8, 0x000f000f * at, 0x00080008 * at);
+    two[i] = lop3_b32<A_AND_B_XOR_C>(i < 2 ? eight : eight >> 8, 0x000f000f * at, ABOVE + 0x00080008 * at);
   }
 }
-// And with their signs, which are exact there, too.
+// With their signs and an exponent, times 1 and 16. A tensor core takes a number without one for 2^-14, and of a sum it
+// keeps what is 2^-25 of its largest product: so ten bits of a score would go.
 __device__ __forceinline__ void unpack_signed(uint32_t eight, uint32_t (&two)[4]) {
-  unpack(eight, two);
-  for (int i = 0; i < 4; ++i) two[i] = sub_f16x2(two[i], 0x00080008 * (i % 2 == 0 ? 1 : 16));
+  constexpr uint32_t ABOVE = 0x64006400;
+  unpack<ABOVE>(eight, two);
+  for (int i = 0; i < 4; ++i) two[i] = sub_f16x2(two[i], ABOVE + 0x00080008 * (i % 2 == 0 ? 1 : 16));
 }
 constexpr float LOW = 0x1p-24f, HIGH = 0x1p-20f;
 
@@ -75,7 +79,7 @@ struct WarpRows {
       // By its exponent, and no further than f32 goes.
       const uint32_t up = min(127 + 14 + 127 - (__float_as_uint(quad_max(largest)) >> 23), 253u);
       const float by = __uint_as_float(up << 23);
-      if (half < EIGHTS) scale_log2[half] = p.softmax_scale * LOG2E * __uint_as_float((254 - up) << 23) / LOW;
+      if (half < EIGHTS) scale_log2[half] = p.softmax_scale * LOG2E * __uint_as_float((254 - up) << 23);
       for (int i = 0; i < 16; ++i) {
         const uint32_t low = twos[i / 4 * 4 + i % 4 / 2], high = twos[i / 4 * 4 + i % 4 / 2 + 2];
         const float times = i % 2 == 0 ? by : by * (LOW / HIGH);

@@ -35,8 +35,8 @@ const ladder::Registration registration({
     .more_lines = {ladder::MoreLines::other,
                    "Weights times V's scales are f16 here and have to fit, so a row's maximum is one of both; Q is "
                    "brought into the range of f16."},
-    .idea = "Four bits are one of f16's smallest numbers as they stand, so none is converted, and what they are too "
-            "large by is taken from sums.",
+    .idea = "Four bits are one of f16's smallest numbers as they stand, so V's are not converted, and what they are "
+            "too large by is taken from sums.",
     .limit = "d21_columns takes eleven instructions to unpack eight numbers, and these are more than half of all that "
              "it executes.",
     .prediction =

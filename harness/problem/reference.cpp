@@ -72,7 +72,7 @@ struct Head {
   // scores[stride] of a query, as a tensor core adds them: 32 products at a time, of which it keeps 14 bits.
   void add_scores(std::span<const float> query, std::vector<float>& scores) const {
     scores.assign(stride, 0);
-    std::vector<emulator::FactorE4m3> of_query(depth(), emulator::factor_e4m3(0));
+    std::vector<emulator::Factor> of_query(depth(), emulator::factor_e4m3(0));
     std::ranges::transform(query, of_query.begin(), emulator::factor_e4m3);
     for (size_t k = 0; k < depth(); k += emulator::DEPTH_E4M3) {
       emulator::add_products_e4m3(&of_query[k], &factors[k * stride], &powers[k * stride], stride, scores.data(),

@@ -6,7 +6,10 @@
 #include <limits>
 #include <random>
 #include <sstream>
+#include <string>
+#include <vector>
 
+#include "common/emulator/half.hpp"
 #include "common/emulator/multiply.hpp"
 #include "harness/tests/emulator/emulator_test.hpp"
 
@@ -116,17 +119,19 @@ TEST_CASE("an uninitialised operand makes its row or column NaN", "[emulator][te
 TEST_CASE("the CPU's best multiplication agrees with the portable one to the bit", "[emulator][tensor]") {
   std::mt19937 random(3);
   alignas(64) uint32_t a[4][32], b[2][32];
-  alignas(64) float best[128], portable[128];
+  alignas(64) float c[128], best[128], portable[128];
   for (int repetition = 0; repetition < 50; ++repetition) {
     const bool is_bf16 = repetition % 2 == 1;
+    const uint32_t no_subnormals = repetition % 4 == 0 ? 0 : 0x04000400;
     const auto pairs = [&] {  // finite, of either sign; of bf16 from 2^-63 up to 2, so that products are exact
       const uint32_t bits = static_cast<uint32_t>(random());
-      return is_bf16 ? (bits & 0x9fff9fff) | 0x20002000 : bits & 0xbfffbfff;
+      return is_bf16 ? (bits & 0x9fff9fff) | 0x20002000 : (bits & 0xbfffbfff) | no_subnormals;
     };
+    std::generate(std::begin(c), std::end(c), [&] { return static_cast<float>(random()) * 0x1p-32f; });
     for (auto& operand : a) std::generate(std::begin(operand), std::end(operand), pairs);
     for (auto& operand : b) std::generate(std::begin(operand), std::end(operand), pairs);
-    (is_bf16 ? emulator::multiply_bf16 : emulator::multiply)(a, b, best);
-    (is_bf16 ? emulator::multiply_bf16_portable : emulator::multiply_portable)(a, b, portable);
+    (is_bf16 ? emulator::multiply_bf16 : emulator::multiply)(a, b, c, best);
+    (is_bf16 ? emulator::multiply_bf16_portable : emulator::multiply_portable)(a, b, c, portable);
     for (int i = 0; i < 128; ++i) REQUIRE(std::bit_cast<uint32_t>(best[i]) == std::bit_cast<uint32_t>(portable[i]));
   }
 }
@@ -146,32 +151,123 @@ float sum_of_e4m3(const std::array<std::byte, 32>& a, const std::array<std::byte
   return D[0];
 }
 
-}  // namespace
+// A row of docs/results/h200_adder.csv: bits of so many factors, of the accumulator, and of what came.
+struct Recorded {
+  std::string text;
+  std::array<uint16_t, 32> a{}, b{};
+  float c;
+  int times;
+  uint32_t sum;
+};
 
-TEST_CASE("products of e4m3 add up as an H200's wgmma does, to the last bit", "[emulator][tensor]") {
+std::vector<Recorded> recorded(std::string_view instruction) {
   std::ifstream table(std::string(LADDER_SOURCE_DIR) + "/docs/results/h200_adder.csv");
-  int sums = 0;
+  std::vector<Recorded> sums;
+  const auto bits = [](const std::string& digits) { return static_cast<uint32_t>(std::stoul(digits, nullptr, 16)); };
   for (std::string line; std::getline(table, line);) {
     std::vector<std::string> cells;
     for (std::istringstream row(line); std::getline(row, line, ',');) cells.push_back(line);
-    if (cells.at(0) != "wgmma.e4m3") continue;
-    std::array<std::byte, 32> a{}, b{};
+    if (cells.at(0) != instruction) continue;
+    Recorded sum{.text = cells.at(1) + ", " + cells.at(2) + ": " + cells.at(5) + " to " + cells.at(4),
+                 .c = std::bit_cast<float>(bits(cells.at(4))),
+                 .times = std::stoi(cells.at(3)),
+                 .sum = bits(cells.at(6))};
     std::istringstream terms(cells.at(5));
     for (std::string term; terms >> term;) {  // k:aa*bb or k-k:aa*bb
-      const size_t colon = term.find(':'), dash = term.find('-');
+      const size_t colon = term.find(':'), dash = term.find('-'), times = term.find('*');
       const size_t first = std::stoul(term), last = dash < colon ? std::stoul(term.substr(dash + 1)) : first;
       for (size_t k = first; k <= last; ++k) {
-        a.at(k) = static_cast<std::byte>(std::stoul(term.substr(colon + 1, 2), nullptr, 16));
-        b.at(k) = static_cast<std::byte>(std::stoul(term.substr(colon + 4, 2), nullptr, 16));
+        sum.a.at(k) = static_cast<uint16_t>(bits(term.substr(colon + 1, times - colon - 1)));
+        sum.b.at(k) = static_cast<uint16_t>(bits(term.substr(times + 1)));
       }
     }
-    auto sum = std::bit_cast<float>(static_cast<uint32_t>(std::stoul(cells.at(4), nullptr, 16)));
-    for (int i = 0; i < std::stoi(cells.at(3)); ++i) sum = sum_of_e4m3(a, b, sum);
-    INFO(cells.at(1) << ", " << cells.at(2) << ": " << cells.at(5) << " to " << cells.at(4));
-    CHECK(std::bit_cast<uint32_t>(sum) == std::stoul(cells.at(6), nullptr, 16));
-    ++sums;
+    sums.push_back(sum);
   }
-  CHECK(sums > 700);
+  return sums;
+}
+
+// The same of mma.m16n8k16 and of wgmma.
+float sum_of_mma(emulator::Multiply multiply, const Recorded& of, float c) {
+  alignas(64) uint32_t a[4][32], b[2][32];
+  alignas(64) float C[16 * 8], D[16 * 8];
+  const auto two = [](const std::array<uint16_t, 32>& factors, size_t k) {
+    return uint32_t{factors[k + 1]} << 16 | factors[k];
+  };
+  for (size_t lane = 0; lane < 32; ++lane) {
+    for (size_t r = 0; r < 4; ++r) a[r][lane] = two(of.a, lane % 4 * 2 + r / 2 * 8);
+    for (size_t r = 0; r < 2; ++r) b[r][lane] = two(of.b, lane / 8 * 2 + r * 8);
+  }
+  std::ranges::fill(C, c);
+  multiply(a, b, C, D);
+  for (const float& sum : D) CHECK(std::bit_cast<uint32_t>(sum) == std::bit_cast<uint32_t>(D[0]));
+  return D[0];
+}
+float sum_of_wgmma(const Recorded& of, float c) {
+  std::array<float, 64 * 16> A;
+  std::array<float, 16 * 24> B;
+  std::array<float, 64 * 24> D;
+  for (size_t i = 0; i < A.size(); ++i) A[i] = emulator::half_to_float(of.a[i % 16]);
+  for (size_t i = 0; i < B.size(); ++i) B[i] = emulator::half_to_float(of.b[i / 24]);
+  D.fill(c);
+  CHECK((emulator::has_subnormals(of.a.data(), 16) || emulator::has_subnormals(of.b.data(), 16)));
+  emulator::multiply_tile_subnormals(A.data(), B.data(), D.data(), 24);
+  for (const float& sum : D) CHECK(std::bit_cast<uint32_t>(sum) == std::bit_cast<uint32_t>(D[0]));
+  return D[0];
+}
+
+bool is_subnormal(uint16_t half) {
+  return (half & 0x7c00) == 0 && (half & 0x3ff) != 0;
+}
+
+}  // namespace
+
+TEST_CASE("products of e4m3 add up as an H200's wgmma does, to the last bit", "[emulator][tensor]") {
+  const std::vector<Recorded> sums = recorded("wgmma.e4m3");
+  CHECK(sums.size() > 700);
+  for (const Recorded& of : sums) {
+    std::array<std::byte, 32> a, b;
+    std::ranges::transform(of.a, a.begin(), [](uint16_t bits) { return static_cast<std::byte>(bits); });
+    std::ranges::transform(of.b, b.begin(), [](uint16_t bits) { return static_cast<std::byte>(bits); });
+    float sum = of.c;
+    for (int i = 0; i < of.times; ++i) sum = sum_of_e4m3(a, b, sum);
+    INFO(of.text);
+    CHECK(std::bit_cast<uint32_t>(sum) == of.sum);
+  }
+}
+
+TEST_CASE("products of f16 with subnormal factors add up as an H200's do, to the last bit", "[emulator][tensor]") {
+  const auto hold = [](std::string_view instruction, const auto& add) {
+    int sums = 0;
+    for (const Recorded& of : recorded(instruction)) {
+      if (std::ranges::none_of(of.a, is_subnormal) && std::ranges::none_of(of.b, is_subnormal)) continue;
+      float sum = of.c;
+      for (int i = 0; i < of.times; ++i) sum = add(of, sum);
+      INFO(instruction << ", " << of.text);
+      CHECK(std::bit_cast<uint32_t>(sum) == of.sum);
+      ++sums;
+    }
+    CHECK(sums > 40);
+  };
+  for (const emulator::Multiply multiply : {emulator::multiply, emulator::multiply_portable})
+    hold("mma.f16", [&](const Recorded& of, float c) { return sum_of_mma(multiply, of, c); });
+  hold("wgmma.f16", sum_of_wgmma);
+}
+
+TEST_CASE("a subnormal factor changes no sum but those of its own row or column", "[emulator][tensor]") {
+  std::mt19937 random(3);
+  alignas(64) uint32_t a[4][32], b[2][32];
+  alignas(64) float c[128], before[128], after[128];
+  const auto pairs = [&] { return (static_cast<uint32_t>(random()) & 0x83ff83ff) | 0x38003800; };  // 0.5 to 1
+  for (auto& operand : a) std::generate(std::begin(operand), std::end(operand), pairs);
+  for (auto& operand : b) std::generate(std::begin(operand), std::end(operand), pairs);
+  std::ranges::fill(c, 1.0f / 3);
+  emulator::multiply(a, b, c, before);
+  a[0][3 * 4] = (a[0][3 * 4] & 0xffff0000) | 1;  // row 3
+  b[1][5] = (b[1][5] & 0xffff0000) | 1;          // column 5
+  emulator::multiply(a, b, c, after);
+  for (int i = 0; i < 128; ++i) {
+    if (i / 8 != 3 && i % 8 != 5) CHECK(std::bit_cast<uint32_t>(after[i]) == std::bit_cast<uint32_t>(before[i]));
+  }
 }
 
 TEST_CASE("in one accumulator a sum of ones in e4m3 stands still at 16384", "[emulator][tensor]") {
