@@ -1,6 +1,6 @@
 """What keys and values in a byte, or in half of one, cost in accuracy, whatever kernel reads them: the error of O in double precision.
-decoding/d24_channels/README.md shows it, and d13_bytes and d17_nibbles a part; of queries and keys in a byte fp8/f05_exact speaks. A row of
-the file is a type, what has a scale, inputs, and the error: root mean square over that of O itself.
+decoding/d24_channels/README.md shows it, and d13_bytes and d17_nibbles a part; and queries and keys in a byte, of which fp8/f05_exact
+speaks. A row of the file is a type, what has a scale, inputs, and the error: root mean square over that of O itself.
     python3 -m tools.evidence.formats [--csv docs/results/format_errors.csv]"""
 
 from __future__ import annotations
@@ -56,11 +56,7 @@ PER = {"head": None, "token": 1, "channel": 0}  # axes of a head's [keys, column
 KINDS = ("normal", "trained", "outliers")
 
 
-OF_QUERIES = {
-    "e4m3, a scale a head": lambda x: scaled(x, 448, e4m3),
-    "int8, a scale a head": lambda x: scaled(x, 127, np.rint),
-    "int8, a scale a row": lambda x: scaled(x, 127, np.rint, 1),
-}
+OF_QUERIES = {("e4m3", "head"): None, ("int8", "head"): None, ("int8", "row"): 1}  # and axes, of a head's [queries or keys, columns]
 
 
 def less_mean(K: np.ndarray) -> np.ndarray:
@@ -89,25 +85,27 @@ def of_cache(name: str, per: str):
     return lambda Q, K, V: (Q, *(scaled(each, *TYPES[name], PER[per]) for each in (K, V)))
 
 
+def of_queries(name: str, axis, smooth: bool):
+    of = lambda numbers: scaled(numbers, *TYPES[name], axis)
+    return lambda Q, K, V: (of(Q), of(less_mean(K) if smooth else K), V)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--csv", type=Path, help="writes those of a cache there, too")
+    parser.add_argument("--csv", type=Path, help="writes them there, too")
     options = parser.parse_args()
-    rows = [{"type": name, "per": per, "inputs": kind, "error": f"{error(kind, of_cache(name, per)):.7f}", "keys": KEYS, "queries": QUERIES, "d": D}
-            for name in TYPES for per in PER for kind in KINDS]  # fmt: skip
+    rounded = {(name, per): of_cache(name, per) for name in TYPES for per in PER}
+    rounded |= {(f"q and k in {name}", f"{per}, K less its mean" if smooth else per): of_queries(name, axis, smooth)
+                for (name, per), axis in OF_QUERIES.items() for smooth in (False, True)}
+    rows = [{"type": name, "per": per, "inputs": kind, "error": f"{error(kind, of):.7f}", "keys": KEYS, "queries": QUERIES, "d": D}
+            for (name, per), of in rounded.items() for kind in (*KINDS, *["shifted"] * (name not in TYPES))]  # fmt: skip
     for row in rows:
-        print(f"{row['type']} per {row['per']:<8} {row['inputs']:<9} {100 * float(row['error']):6.2f} %")
+        print(f"{row['type']} per {row['per']:<24} {row['inputs']:<9} {100 * float(row['error']):6.2f} %")
     if options.csv:
         with options.csv.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
-    print("\nQ and K, and K less its mean:")
-    for name, of in OF_QUERIES.items():
-        for kind in (*KINDS, "shifted"):
-            plain = error(kind, lambda Q, K, V, of=of: (of(Q), of(K), V))
-            smooth = error(kind, lambda Q, K, V, of=of: (of(Q), of(less_mean(K)), V))
-            print(f"{name}  {kind:<9} {100 * plain:6.2f} % {100 * smooth:6.2f} %")
 
 
 if __name__ == "__main__":

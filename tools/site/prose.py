@@ -298,7 +298,7 @@ def quantised(form: str, column: str) -> float:
 
 
 def formats(name: str, per: str, inputs: str) -> float:
-    """What a type of keys and values costs, in percent of O: formats('int8', 'channel', 'outliers')."""
+    """What a type of keys and values costs, in percent of O: formats('int8', 'channel', 'outliers'); or formats('q and k in int8', 'row', 'shifted')."""
     return 100 * float(_cells("format_errors.csv", type=name, per=per, inputs=inputs)["error"])
 
 
