@@ -68,7 +68,7 @@ def definitions(code: str) -> list[str]:
     macros = [" ".join(line.split()) for line in re.findall(r"^\s*#\s*define .*$", whole, re.M)]
     code = re.sub(r"^\s*#(?!pragma unroll).*$", "", whole, flags=re.M)
     found, piece, depth = [], "", 0
-    for token in re.findall(r"[{};]|[^{};]+", re.sub(r"\bnamespace(?:\s+\w+)?\s*\{", "", code)):
+    for token in re.findall(r"[{};]|[^{};]+", re.sub(r"\bnamespace(?:\s+[\w:]+)?\s*\{", "", code)):
         if depth == 0 and token == "}":  # of a namespace
             piece = ""
             continue

@@ -428,18 +428,17 @@ inline TensorMap byte_map(Device& device, const ByteInputParams& p, const void* 
                        {uint64_t(strides.row), uint64_t(strides.head), uint64_t(strides.batch)}, {128, rows, 1, 1});
 }
 
-// f01_e4m3. First V is turned, then `kernel` starts, with maps of Q, K, turned V and O.
-template <class C, class Mask, class Kernel>
-void start_turned(Device& device, const ByteInputParams& p, Kernel kernel) {
+// f01_e4m3. First V is turned, then a kernel starts, by start(grid, maps of Q, K, turned V and O ...).
+template <class C, class Mask, class Start>
+void start_turned(Device& device, const ByteInputParams& p, Start start) {
   const uint64_t row = padded<C>(p.n_k);
   launch(device, turn_V<C>, dim3(uint32_t(row / C::BC * p.kv_heads * p.batch)), dim3(128), 0, p);
   const TensorMap V_map = tensor_map_4d(
       device, static_cast<const e4m3*>(p.workspace), {row, uint64_t(HEAD_DIM), uint64_t(p.kv_heads), uint64_t(p.batch)},
       {row, row * HEAD_DIM, row * HEAD_DIM * p.kv_heads}, {uint32_t(C::BC), uint32_t(HEAD_DIM / C::BLOCKS), 1, 1});
-  launch_clusters(device, kernel, dim3(forward::blocks_for<C, Mask>(device, p)), dim3(C::THREADS), C::BLOCKS,
-                  C::SMEM_BYTES, p, byte_map(device, p, p.Q, p.Q_strides, p.heads, p.n_q, C::BR),
-                  byte_map(device, p, p.K, p.K_strides, p.kv_heads, p.n_k, C::BC / C::BLOCKS), V_map,
-                  forward::rows_map<typename C::Element>(device, p.O, p.O_strides, p.d, p.n_q, p.heads, p.batch, 16));
+  start(dim3(forward::blocks_for<C, Mask>(device, p)), byte_map(device, p, p.Q, p.Q_strides, p.heads, p.n_q, C::BR),
+        byte_map(device, p, p.K, p.K_strides, p.kv_heads, p.n_k, C::BC / C::BLOCKS), V_map,
+        forward::rows_map<typename C::Element>(device, p.O, p.O_strides, p.d, p.n_q, p.heads, p.batch, 16));
 }
 
 }  // namespace

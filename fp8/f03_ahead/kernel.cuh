@@ -321,11 +321,17 @@ __global__ void __launch_bounds__(C::THREADS, 1)
 
 // LAUNCH  First V is turned. Then as many blocks as run at the same time, one per SM, in pairs, or fewer where there is
 //         less to do. The pointers of `p` belong to the device and are multiples of 16 B, as are strides.
+template <class C, class Mask>
+void start(Device& device, const ByteInputParams& p) {
+  start_turned<C, Mask>(device, p, [&](dim3 grid, const auto&... maps) {
+    launch_clusters(device, flash_attention<C, Mask>, grid, dim3(C::THREADS), C::BLOCKS, C::SMEM_BYTES, p, maps...);
+  });
+}
+
 template <class C>
 void run(Device& device, const ByteInputParams& p) {
   if (p.n_k == 0) return forward::start_no_keys<typename C::Element, HEAD_DIM>(device, p);
-  forward::start_masked<C>(
-      p, [&]<class Tile, class Mask>() { start_turned<Tile, Mask>(device, p, flash_attention<Tile, Mask>); });
+  forward::start_masked<C>(p, [&]<class Tile, class Mask>() { start<Tile, Mask>(device, p); });
 }
 
 }  // namespace

@@ -107,7 +107,7 @@ class Definitions(unittest.TestCase):
         self.assertEqual(history.bare('#include "common/gpu.cuh"\n// a\nint  a = 1;  /* b\n */ int b;\n'), "int a = 1; int b;")
 
     def test_a_header_is_split_into_what_it_defines(self) -> None:
-        text = "#pragma once\nnamespace words {\ntemplate <int N, class = Of<1>>\n__device__ float sum(const float (&x)[N]) { if (N) { return x[0]; } return 0; }\nstruct Ring { int at; };\nconstexpr int LIMIT = 8;\n#define TWICE(x) \\\n  (x + x)\n}\n"
+        text = "#pragma once\nnamespace forward::words {\ntemplate <int N, class = Of<1>>\n__device__ float sum(const float (&x)[N]) { if (N) { return x[0]; } return 0; }\nstruct Ring { int at; };\nconstexpr int LIMIT = 8;\n#define TWICE(x) \\\n  (x + x)\n}\n"
         self.assertEqual([history.name_of(each) for each in history.definitions(text)], ["TWICE", "sum", "Ring", "LIMIT"])
 
 
