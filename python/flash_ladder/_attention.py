@@ -355,10 +355,11 @@ class _Told:
         self._add(name, tensor, (math.prod(tensor.shape[-2:]), rows, 1), bytes_, written)
 
     def scales(self, name: str, tensor, written: bool = False) -> None:
-        """[batch, kv_heads], one of which may stand for several; per token [batch, n, kv_heads], per channel [batch, kv_heads, d]."""
+        """[batch, kv_heads], one of which may stand for several; per token or row [batch, n, kv_heads], per channel [batch, kv_heads, d]."""
         strides = self.call.arrays.strides(tensor)
         extent = 4 * (1 + sum(by * (n - 1) for by, n in zip(strides, tensor.shape)))
-        by_batch, by_head, by_row = (strides[0], strides[2], strides[1]) if self.call.per == "token" else (*strides[:2], 1)
+        of_rows = self.call.per == "token" or (self.call.descales and self.call.descales.of_rows)
+        by_batch, by_head, by_row = (strides[0], strides[2], strides[1]) if of_rows else (*strides[:2], 1)
         self._add(name, tensor, (by_batch, by_head, by_row), extent, written)
 
     def lists(self, values) -> None:

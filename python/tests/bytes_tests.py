@@ -1,5 +1,5 @@
-"""attention() of queries, keys and values in float8_e4m3fn, and of queries and keys in int8: with PyTorch on the emulator and, if it sees
-one, on a GPU.
+"""attention() of queries, keys and values in float8_e4m3fn, and of queries and keys in int8: with PyTorch and NumPy on the emulator and, if
+it sees one, on a GPU.
     python3 -m unittest discover -s python/tests -p bytes_tests.py"""
 
 from __future__ import annotations
@@ -151,6 +151,17 @@ class OfInt8(unittest.TestCase):
                 flash_ladder.attention(**{**named, **given})
         with self.assertRaisesRegex(ValueError, r"must be \[batch, n, heads, d\]"):
             flash_ladder.quantize_qk(q[0], k)
+
+
+class OfInt8InNumPy(unittest.TestCase):
+    def test_each_head_has_its_own_scales(self):
+        rng = np.random.default_rng(7)
+        draw = lambda n, heads: rng.standard_normal((BATCH, n, heads, D)) * np.arange(1, heads + 1)[:, None]
+        v = draw(201, KV).astype(np.float16)
+        made = flash_ladder.quantize_qk(draw(130, HEADS), draw(201, KV))
+        meant = [bytes_ * scale.astype(np.float64)[..., None] for bytes_, scale in zip(made[:2], made[2:])]
+        result = flash_ladder.attention(*made[:2], v, q_descale=made[2], k_descale=made[3])
+        self.assertLess(abs(result - reference.attention(*meant, v)[0]).max(), 4e-3)
 
 
 @unittest.skipUnless(torch is not None and torch.cuda.is_available(), "no GPU")
