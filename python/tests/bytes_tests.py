@@ -5,7 +5,6 @@ it sees one, on a GPU.
 from __future__ import annotations
 
 import importlib.util
-import sys
 import unittest
 
 import reference  # before NumPy
@@ -175,4 +174,4 @@ class OfBytesOnAGPU(OfBytes):
 
 
 if __name__ == "__main__":
-    sys.exit(77) if torch is None else unittest.main()
+    unittest.main()
