@@ -196,10 +196,16 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
                ? NO_KEY
                : fmaxf(ld_global_f32(p.sinks + work.head - heads.quotient(work.head) * p.heads) * LOG2E, NO_KEY);
   };
-  float sink = sink_of_head();
+  float sink = sink_of_head(), normalise[2];
   const auto finish = [&](int tile, Weights P_last) {
     start_PV(tile, P_last);
-    done = work;  // what comes next is found out beside PV
+    // Beside PV: two exchanges complete a row's sum. Without a key O is 0, and so is the sum, but for a sink.
+    for (int lane_row = 0; lane_row < 2; ++lane_row) {
+      const int query = work.q_tile * BR + int(warp) * 16 + FragmentC::row(lane, 2 * lane_row);
+      softmax.sum[lane_row] = quad_sum(softmax.sum[lane_row]);
+      normalise[lane_row] = Mask::IS_WHOLE || work.mask.end_of(query) > 0 ? 1.0f / softmax.sum[lane_row] : 0.0f;
+    }
+    done = work;
     work.next();
     sink = sink_of_head();
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
@@ -207,14 +213,11 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     release(smem.V, tile);
   };
   const auto store = [&] {
-    // Two exchanges complete a row's sum. Without a key O is 0, and so is the sum, but for a sink.
-    float normalise[2];
-    for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      const float sum = quad_sum(softmax.sum[lane_row]);
-      const int query = done.q_tile * BR + int(warp) * 16 + FragmentC::row(lane, 2 * lane_row);
-      normalise[lane_row] = Mask::IS_WHOLE || done.mask.end_of(query) > 0 ? 1.0f / sum : 0.0f;
-      if (p.LSE != nullptr && lane % 4 == 0 && query < p.n_q)
-        st_global_f32(p.LSE + int64_t(done.head) * p.n_q + query, softmax.largest(lane_row) * LN2 + logf(sum));
+    if (p.LSE != nullptr && lane % 4 < 2) {  // two of a row's four lanes, one for each of the two rows that all have
+      const int lane_row = lane % 4, query = done.q_tile * BR + int(warp) * 16 + FragmentC::row(lane, 2 * lane_row);
+      const float largest = lane_row == 0 ? softmax.largest(0) : softmax.largest(1);
+      const float sum = lane_row == 0 ? softmax.sum[0] : softmax.sum[1];
+      if (query < p.n_q) st_global_f32(p.LSE + int64_t(done.head) * p.n_q + query, largest * LN2 + logf(sum));
     }
     // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them.
     const uint32_t warp_O = smem.Q.tiles + smem.Q.at(done.round) + warp * 16 * PANEL_ROW_BYTES;
