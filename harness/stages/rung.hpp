@@ -75,6 +75,7 @@ struct Variant {
   bool from_first_key = false;
   int few_rows = 0;
   int few_tiles = 0;
+  int few_keys = 0;
   bool several = false;
   bool same_bits = false;
   float largest_score = 0;

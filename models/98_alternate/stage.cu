@@ -26,8 +26,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "98_alternate",
     .previous = "95_strips",
-    .role = ladder::Role::variant,
-    .untried = true,
+    .role = ladder::Role::lost,
     .idea = "A block's two warpgroups have the longer of its strips by turns.",
     .limit =
         "In each pair of blocks it is the second warpgroup that walks over a tile of keys more, always, and the first "

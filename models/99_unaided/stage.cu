@@ -14,6 +14,7 @@ template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest = ladder::models::variant<typename C::Element>(std::move(rest), ladder::MODELS | ladder::SINK, C::COLUMNS,
                                                       C::COLUMNS < HEAD_DIM ? 8 : 104);
+  rest.few_keys = 4096;  // of 16384 a pair of blocks that brings them once is faster
   return ladder::make_variant<C>(run<C>, flash_attention<C, NoMask>, predict<C>, std::move(rest));
 }
 
@@ -21,7 +22,6 @@ const ladder::Registration registration({
     .name = "99_unaided",
     .previous = "56_twins",
     .role = ladder::Role::branch,
-    .untried = true,
     .more_lines =
         {ladder::MoreLines::other,
          "Who walks, and so what is known when, turns from the thread that copies to everybody, as it was in 42; "

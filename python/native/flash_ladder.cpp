@@ -210,7 +210,8 @@ const Rung& nearest_to(const Spec& spec) {
 }
 
 // Of the rung of that name; or, of all that can, the best by these, one after the other: made for few queries, or for few tiles of them,
-// where there are so few, and else not; the newest instructions; one that a card has run, and that has not lost; made for sequences of
+// where there are so few, and else not; the newest instructions; one that a card has run, and that has not lost; under a mask not made for
+// fewer keys, or for heads with keys of their own where they share them; made for sequences of
 // unlike lengths, where a cache has several, and else not; any strides; the fewest columns; lists of blocks where they are asked for
 // alone; the fewest things that are not asked for, windows, functions of scores, gradients whose bits are the same each time (43 and 44 are
 // slower than 42 where no window is asked, and several lengths have kernels of their own; a sink costs no clocks, nor, where queries are
@@ -246,8 +247,10 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
     const bool is_short = tiles < variant.few_tiles && spec.causal && !(needs(spec) & WINDOW);
     // Of few tiles of many keys, too, a tile of 64 rows finds more SMs than one of 128: so it was with 512 queries beside 8192 keys.
     const int64_t most_rows = spec.keys() >= 8 * spec.n && tiles <= 66 ? 16 * variant.few_rows : variant.few_rows;
+    const bool is_far = variant.few_keys > 0 && spec.causal &&
+                        (spec.keys() > variant.few_keys || spec.heads / spec.key_heads() % 2 == 0);
     const int unfit = for_few ? (rows <= most_rows ? 0 : 3) : is_short ? 1 : 2;
-    return std::tuple(unfit, -rung.min_sm, !for_few && rung.max_sm == 0, rung.untried, rung.role == Role::lost,
+    return std::tuple(unfit, -rung.min_sm, !for_few && rung.max_sm == 0, rung.untried, rung.role == Role::lost, is_far,
                       variant.several != unequal, !variant.takes(STRIDES), columns,
                       variant.takes(BLOCKS) && !spec.blocks, idle);
   };
