@@ -443,7 +443,7 @@ def tried(what: str, column: str = "TFLOPS") -> float:
 
 
 def told(what: str) -> float:
-    """A figure of trials_told.csv: of a trial whose run was not kept, as a page told it first."""
+    """A figure of trials_told.csv: of a run that was not kept, or that a later one has replaced, as a page told it first."""
     return float(_cells("trials_told.csv", id=what)["value"])
 
 
