@@ -36,7 +36,7 @@ struct Config : forward::Tile<T, BR, BC, WARPS, STAGES, BLOCKS> {
 template <class C>
 using Smem = forward::Smem<C, ROW_BYTES, 2, 0, forward::NothingTold>;
 
-// Divides by the same number again and again, each time by a product: `by` fits into x once more than that says, or not.
+// Divides by the same number again and again, each time by a product. `by` may fit into x once more than that says.
 struct Divisor {
   uint32_t by, inverse = 0xffffffff / by;
 
