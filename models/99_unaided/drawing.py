@@ -8,9 +8,9 @@ DRAWING = Sketch("What a block waits for at a seam, in 56 and here",
 y = 12.0
 for name, lanes in (
         ("56: one knows, and tells", [("copies", [(0, 9, "waste", "divides"), (9, 12, "work", "tells"), (12, 15, "work", "asks")]),
-                                      ("warps", [(4, 10, "work", "last PV"), (10, 16, "waste", "wait"), (16, 22, "work", "next QK")])]),
+                                      ("warps", [(4, 10, "work", "last PV"), (10, 16, "waste", "wait"), (16, 22, "work", "QK, O leaves")])]),
         ("99: everybody knows", [("copies", [(0, 3, "work", "x 1/n"), (3, 6, "work", "asks")]),
-                                 ("warps", [(4, 10, "work", "last PV"), (10, 16, "work", "next QK"), (16, 22, "work", "O leaves")])])):
+                                 ("warps", [(4, 10, "work", "last PV"), (10, 16, "work", "QK, O leaves")])])):
     DRAWING.text(2, y, name, "name")
     y = DRAWING.timeline(y + 8, lanes, LEFT, FULL - 2, UNTIL) + 18
-DRAWING.text(2, y - 4, "Not to scale. Hatched: nobody multiplies.", "label")
+DRAWING.text(2, y - 4, "Not to scale. Hatched: costs time and brings nothing.", "label")

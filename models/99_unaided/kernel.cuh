@@ -1,4 +1,5 @@
-// 99_unaided: under a mask blocks work alone, and each warp finds its next queries by itself, without a division.
+// 99_unaided: under a mask blocks work alone, and each warp finds its next queries by itself. Nobody divides but when
+// the kernel begins.
 // Before:  in 56 a block waits for the one that it shares keys with, and for the thread that copies, which finds out
 //          what comes next, by divisions, before it asks for it and tells the others.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 96 B.
@@ -36,7 +37,8 @@ struct Config : forward::Tile<T, BR, BC, WARPS, STAGES, BLOCKS> {
 template <class C>
 using Smem = forward::Smem<C, ROW_BYTES, 2, 0, forward::NothingTold>;
 
-// Divides by the same number again and again, each time by a product. `by` may fit into x once more than that says.
+// Divides by the same number again and again, each time by a product with its inverse. The inverse is a little too
+// small, and the quotient, before it is compared, at most one.
 struct Divisor {
   uint32_t by, inverse = 0xffffffff / by;
 
@@ -55,9 +57,9 @@ template <class C, class Mask>
 struct Schedule {
   static constexpr int BR = C::BR, BC = C::BC;
   Mask mask;
-  int tiles, shares;
+  int tiles, shares;                     // of a head: tiles of queries, or without a mask pairs of them
   int head, share, heads_on, shares_on;  // this share of this head, of all sequences; and how much further the next one
-  int in_share = -1, round = -1, q_tile = 0;  // which of its share's tiles the last one was; how many there were
+  int in_share = -1, round = -1, q_tile = 0;  // which of its share's tiles the last one was; its number
   int first = 0, kv_tiles = 0;                // the keys: tiles of K and V are numbered since the block began
   int whole = 0;                              // all of the block's queries see all of the tiles below this one
 
@@ -213,7 +215,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     release(smem.V, tile);
   };
   const auto store = [&] {
-    if (p.LSE != nullptr && lane % 4 < 2) {  // two of a row's four lanes, one for each of the two rows that all have
+    if (p.LSE != nullptr && lane % 4 < 2) {  // of four lanes with the same two rows: one row each
       const int lane_row = lane % 4, query = done.q_tile * BR + int(warp) * 16 + FragmentC::row(lane, 2 * lane_row);
       const float largest = lane_row == 0 ? softmax.largest(0) : softmax.largest(1);
       const float sum = lane_row == 0 ? softmax.sum[0] : softmax.sum[1];
@@ -278,7 +280,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
                     const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map) {
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS;
   static_assert(BR == 16 * WARPS && WARPS % 4 == 0, "each warp owns 16 rows, and four warps multiply together");
-  static_assert(BR == BC, "three tiles at most are left behind those that all queries see, and of these not two");
+  static_assert(BR == BC, "at most two tiles of keys are seen by some of the queries and not by all");
   static_assert(C::BLOCKS == 1 || !Mask::GROWS, "two blocks share keys where both see the same");
 
   const Smem<C> smem;
