@@ -11,8 +11,8 @@
 namespace {
 
 using Element = bf16;
-// 43_window spells these out, and 41_rows what starts a kernel.
-using forward::LOG2E, forward::Softmax;
+// 43_window spells these out, 38_seam release_Q, and 41_rows what starts a kernel.
+using forward::LOG2E, forward::release_Q, forward::Softmax;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
@@ -275,13 +275,6 @@ __device__ __forceinline__ void attend(const ModelParams& p, const Smem<C>& smem
     }
     __syncwarp();  // for ptxas: a warp that diverges here would count as diverged in the next loop, which costs 5 %
   };
-  const auto release_Q = [&](int round) {
-    if (lane == 0 && round >= 0) {
-      cp_async_bulk_wait_read<0>();  // safe to overwrite or to end: shared memory has been read
-      mbarrier_arrive(smem.Q.empty_of(round));
-    }
-    __syncwarp();  // products and barriers take whole warps
-  };
   // The first block of a pair does not need the pair's last tile, the one on the other block's diagonal; in a window
   // the second one does not need the first. Who releases such a tile waits for it, and nobody else: a warp that came
   // late would miss the phase. A branch and no loop, for ptxas: of two shares one after the other it is one tile at
@@ -307,7 +300,7 @@ __device__ __forceinline__ void attend(const ModelParams& p, const Smem<C>& smem
     if (work.is_masked(begin, Mask::IS_WINDOW)) hide(begin);
     softmax.begin();
     softmax.weigh(S_frag, P_even, true, true);
-    release_Q(round - 1);
+    release_Q(smem.Q, round - 1);
     int tile = begin + 1;
     if constexpr (!Mask::IS_WINDOW) {
       for (const int whole_end = work[Work::WHOLE_END]; tile + 1 < whole_end; tile += 2) {
@@ -334,7 +327,7 @@ __device__ __forceinline__ void attend(const ModelParams& p, const Smem<C>& smem
     wgmma_wait<0>(S_frag);  // safe to read S: QK is done
   }
   store(round - 1);
-  release_Q(round - 1);
+  release_Q(smem.Q, round - 1);
 }
 
 template <class C, class Mask>

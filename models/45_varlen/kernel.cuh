@@ -11,10 +11,10 @@
 
 namespace {
 
-// 44_told spells these out, 43_window the softmax, 41_rows what starts a kernel.
+// 44_told spells these out, 38_seam release_Q, 43_window the softmax, 41_rows what starts a kernel.
 using forward::Causal, forward::CONSUMER_REGISTERS, forward::hide_both_sides, forward::let_pass, forward::LOG2E;
-using forward::NoMask, forward::PRODUCER_REGISTERS, forward::Queries, forward::Softmax, forward::Tail, forward::Window;
-using forward::Work;
+using forward::NoMask, forward::PRODUCER_REGISTERS, forward::Queries, forward::release_Q, forward::Softmax;
+using forward::Tail, forward::Window, forward::Work;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
@@ -287,13 +287,6 @@ __device__ __forceinline__ void attend(const ModelParams& p, const Smem<C>& smem
     }
     __syncwarp();  // for ptxas: a warp that diverges here would count as diverged in the next loop, which costs 5 %
   };
-  const auto release_Q = [&](int round) {
-    if (lane == 0 && round >= 0) {
-      cp_async_bulk_wait_read<0>();  // safe to overwrite or to end: shared memory has been read
-      mbarrier_arrive(smem.Q.empty_of(round));
-    }
-    __syncwarp();  // products and barriers take whole warps
-  };
 
   smem.Q.wait_full(0);
   if (VARLEN && !smem.told(0)[Work::MORE]) return;  // in a plan a cluster may be without work
@@ -307,7 +300,7 @@ __device__ __forceinline__ void attend(const ModelParams& p, const Smem<C>& smem
     if (work.is_masked(begin, Mask::IS_WINDOW)) hide(begin);
     softmax.begin();
     softmax.weigh(S_frag, P_even, true, true);
-    release_Q(round - 1);
+    release_Q(smem.Q, round - 1);
     int tile = begin + 1;
     if constexpr (!Mask::IS_WINDOW) {
       for (const int whole_end = work[Work::WHOLE_END]; tile + 1 < whole_end; tile += 2) {
@@ -334,7 +327,7 @@ __device__ __forceinline__ void attend(const ModelParams& p, const Smem<C>& smem
     wgmma_wait<0>(S_frag);  // safe to read S: QK is done
   }
   store(round - 1);
-  release_Q(round - 1);
+  release_Q(smem.Q, round - 1);
 }
 
 template <class C, class Mask, bool VARLEN>

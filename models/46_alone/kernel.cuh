@@ -12,11 +12,11 @@
 
 namespace {
 
-// 45_varlen spells these out, 44_told what is told, 43_window the softmax.
+// 45_varlen spells these out, 38_seam release_Q, 44_told what is told, 43_window the softmax.
 using forward::blocks_for, forward::Box, forward::box_of, forward::Causal, forward::CONSUMER_REGISTERS;
 using forward::hide_both_sides, forward::let_pass, forward::LOG2E, forward::NoMask, forward::plan;
-using forward::PLAN_THREADS, forward::PRODUCER_REGISTERS, forward::Queries, forward::rows_map, forward::Schedule;
-using forward::Sequence, forward::Softmax, forward::Tail, forward::Window, forward::Work;
+using forward::PLAN_THREADS, forward::PRODUCER_REGISTERS, forward::Queries, forward::release_Q, forward::rows_map;
+using forward::Schedule, forward::Sequence, forward::Softmax, forward::Tail, forward::Window, forward::Work;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
@@ -165,13 +165,6 @@ __device__ __forceinline__ void attend(const ModelParams& p, const Smem<C>& smem
     }
     __syncwarp();  // for ptxas: a warp that diverges here would count as diverged in the next loop, which costs 5 %
   };
-  const auto release_Q = [&](int round) {
-    if (lane == 0 && round >= 0) {
-      cp_async_bulk_wait_read<0>();  // safe to overwrite or to end: shared memory has been read
-      mbarrier_arrive(smem.Q.empty_of(round));
-    }
-    __syncwarp();  // products and barriers take whole warps
-  };
 
   smem.Q.wait_full(0);
   if (VARLEN && !smem.told(0)[Work::MORE]) return;  // in a plan a cluster may be without work
@@ -184,7 +177,7 @@ __device__ __forceinline__ void attend(const ModelParams& p, const Smem<C>& smem
     if (work.is_masked(begin, Mask::IS_WINDOW)) hide(begin);
     softmax.begin();
     softmax.weigh(S_frag, P_even, true, true);
-    release_Q(round - 1);
+    release_Q(smem.Q, round - 1);
     int tile = begin + 1;
     if constexpr (!Mask::IS_WINDOW) {
       for (const int whole_end = work[Work::WHOLE_END]; tile + 1 < whole_end; tile += 2) {
@@ -211,7 +204,7 @@ __device__ __forceinline__ void attend(const ModelParams& p, const Smem<C>& smem
     wgmma_wait<0>(S_frag);  // safe to read S: QK is done
   }
   store(round - 1);
-  release_Q(round - 1);
+  release_Q(smem.Q, round - 1);
 }
 
 template <class C, class Mask, bool VARLEN>

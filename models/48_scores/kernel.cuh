@@ -12,15 +12,16 @@
 
 namespace {
 
-// 44_told spells these out, 43_window the softmax, 45_varlen what starts a kernel.
+// 44_told spells these out, 38_seam release_Q, 43_window the softmax, 45_varlen what starts a kernel.
 using forward::blocks_for, forward::Causal, forward::CONSUMER_REGISTERS, forward::end_together, forward::finish_rows;
 using forward::hide_unseen, forward::let_pass, forward::LOG2E, forward::NoMask, forward::PRODUCER_REGISTERS;
-using forward::rows_map, forward::Schedule, forward::Softmax, forward::Tail, forward::Window, forward::Work;
+using forward::release_Q, forward::rows_map, forward::Schedule, forward::Softmax, forward::store_rows, forward::Tail;
+using forward::Window, forward::Work;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
 // A tile is two panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
-constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
+constexpr int PANEL_ROW_BYTES = ROW_BYTES / 2;
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <class T, int BR, int BC, int WARPS, int STAGES, int BLOCKS = 2>
@@ -127,29 +128,9 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     release(smem.V, tile);
   };
   const auto store = [&](int round) {
-    // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them. Lane l addresses row
-    //        l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns, two C fragments.
-    const uint32_t warp_O = smem.Q.tiles + smem.Q.at(round) + warp * 16 * PANEL_ROW_BYTES;
-    const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
-    store_scaled<Element, BR, !Mask::IS_WHOLE>(lane_O, O_frag, normalise);
-    fence_proxy_async_shared();  // the copy engine will find what this lane has stored
-    __syncwarp();                // safe to copy: all lanes have stored
-    if (lane == 0) {
-      const Work work = smem.told(round);
-      const int head = work[Work::HEAD];
-      for (int panel = 0; panel < PANELS; ++panel)
-        cp_async_bulk_tensor_store_4d(O_map, panel * PANEL_COLS, work[Work::QUERY] + warp * 16, head % p.heads,
-                                      head / p.heads, warp_O + panel * BR * PANEL_ROW_BYTES);
-      cp_async_bulk_commit();
-    }
-    __syncwarp();  // for ptxas: a warp that diverges here would count as diverged in the next loop, which costs 5 %
-  };
-  const auto release_Q = [&](int round) {
-    if (lane == 0 && round >= 0) {
-      cp_async_bulk_wait_read<0>();  // safe to overwrite or to end: shared memory has been read
-      mbarrier_arrive(smem.Q.empty_of(round));
-    }
-    __syncwarp();  // products and barriers take whole warps
+    // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them.
+    store_rows<Element, BR, !Mask::IS_WHOLE>(smem.Q.tiles + smem.Q.at(round), O_frag, normalise, smem.told(round),
+                                             p.heads, O_map);
   };
 
   smem.Q.wait_full(0);
@@ -163,7 +144,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     hide_unseen(S_frag, Mask(p), work, begin);
     softmax.begin(work.number(Work::SINK), lane % 4 == 0);
     softmax.weigh(S_frag, P_even, true, true);
-    release_Q(round - 1);
+    release_Q(smem.Q, round - 1);
     int tile = begin + 1;
     if constexpr (!Mask::IS_WINDOW) {
       for (const int whole_end = work[Work::WHOLE_END]; tile + 1 < whole_end; tile += 2) {
@@ -190,7 +171,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     wgmma_wait<0>(S_frag);  // safe to read S: QK is done
   }
   store(round - 1);
-  release_Q(round - 1);
+  release_Q(smem.Q, round - 1);
 }
 
 template <class C, class Mask, class Function>

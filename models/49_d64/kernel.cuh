@@ -11,10 +11,12 @@
 
 namespace {
 
-// 44_told spells these out, 43_window the softmax, 45_varlen what starts a kernel, 48_scores the scores.
+// 44_told spells these out, 38_seam release_Q, 43_window the softmax, 45_varlen what starts a kernel, 48_scores the
+// scores.
 using forward::blocks_for, forward::change_scores, forward::CONSUMER_REGISTERS, forward::end_together;
 using forward::finish_rows, forward::hide_unseen, forward::LOG2E, forward::PRODUCER_REGISTERS, forward::Queries;
-using forward::rows_map, forward::Schedule, forward::Score, forward::Softmax, forward::Work;
+using forward::release_Q, forward::rows_map, forward::Schedule, forward::Score, forward::Softmax, forward::store_rows;
+using forward::Work;
 
 constexpr int HEAD_DIM = 64;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 64 halves = 128 B
@@ -120,25 +122,8 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
   };
   const auto store = [&](int round) {
     // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them.
-    const uint32_t warp_O = smem.Q.tiles + smem.Q.at(round) + warp * 16 * ROW_BYTES;
-    const uint32_t lane_O = warp_O + lane % 16 * ROW_BYTES;
-    store_scaled<Element, BR, !Mask::IS_WHOLE>(lane_O, O_frag, normalise);
-    fence_proxy_async_shared();  // the copy engine will find what this lane has stored
-    __syncwarp();                // safe to copy: all lanes have stored
-    if (lane == 0) {
-      const Work work = smem.told(round);
-      const int head = work[Work::HEAD];
-      cp_async_bulk_tensor_store_4d(O_map, 0, work[Work::QUERY] + warp * 16, head % p.heads, head / p.heads, warp_O);
-      cp_async_bulk_commit();
-    }
-    __syncwarp();  // for ptxas: a warp that diverges here would count as diverged in the next loop, which costs 5 %
-  };
-  const auto release_Q = [&](int round) {
-    if (lane == 0 && round >= 0) {
-      cp_async_bulk_wait_read<0>();  // safe to overwrite or to end: shared memory has been read
-      mbarrier_arrive(smem.Q.empty_of(round));
-    }
-    __syncwarp();  // products and barriers take whole warps
+    store_rows<Element, BR, !Mask::IS_WHOLE>(smem.Q.tiles + smem.Q.at(round), O_frag, normalise, smem.told(round),
+                                             p.heads, O_map);
   };
   // The first block of a pair does not need the pair's last tile, the one on the other block's diagonal. Who releases
   // such a tile waits for it, and nobody else: a warp that came late would miss the phase. A branch and no loop, for
@@ -164,7 +149,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     hide_unseen(S_frag, Mask(p), work, begin);
     softmax.begin(work.number(Work::SINK), lane % 4 == 0);
     softmax.weigh(S_frag, P_even, true, true);
-    release_Q(round - 1);
+    release_Q(smem.Q, round - 1);
     int tile = begin + 1;
     if constexpr (!Mask::IS_WINDOW) {
       for (const int whole_end = work[Work::WHOLE_END]; tile + 1 < whole_end; tile += 2) {
@@ -191,7 +176,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     wgmma_wait<0>(S_frag);  // safe to read S: QK is done
   }
   store(round - 1);
-  release_Q(round - 1);
+  release_Q(smem.Q, round - 1);
 }
 
 template <class C, class Mask, class Function>

@@ -11,15 +11,17 @@
 
 namespace {
 
-// 44_told spells these out, 45_varlen what starts a kernel, 48_scores the scores, 51_three the softmax.
+// 44_told spells these out, 38_seam release_Q, 45_varlen what starts a kernel, 48_scores the scores, 51_three the
+// softmax.
 using forward::blocks_for, forward::change_scores, forward::CONSUMER_REGISTERS, forward::end_together;
 using forward::finish_rows, forward::hide_unseen, forward::load, forward::LOG2E, forward::PRODUCER_REGISTERS;
-using forward::rows_map, forward::Schedule, forward::Score, forward::SoftmaxInTwo, forward::Work;
+using forward::release_Q, forward::rows_map, forward::Schedule, forward::Score, forward::SoftmaxInTwo;
+using forward::store_rows, forward::Work;
 
 constexpr int HEAD_DIM = 256;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 256 elements = 512 B
 // A tile is four panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
-constexpr int PANELS = 4, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
+constexpr int PANEL_ROW_BYTES = ROW_BYTES / 4;
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <class T, int BR, int BC, int WARPS, int STAGES, int BLOCKS = 2>
@@ -92,27 +94,8 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
   };
   const auto store = [&](int round) {
     // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them.
-    const uint32_t warp_O = smem.Q.tiles + smem.Q.at(round) + warp * 16 * PANEL_ROW_BYTES;
-    const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
-    store_scaled<Element, BR, !Mask::IS_WHOLE>(lane_O, O_frag, normalise);
-    fence_proxy_async_shared();  // the copy engine will find what this lane has stored
-    __syncwarp();                // safe to copy: all lanes have stored
-    if (lane == 0) {
-      const Work work = smem.told(round);
-      const int head = work[Work::HEAD];
-      for (int panel = 0; panel < PANELS; ++panel)
-        cp_async_bulk_tensor_store_4d(O_map, panel * PANEL_COLS, work[Work::QUERY] + warp * 16, head % p.heads,
-                                      head / p.heads, warp_O + panel * BR * PANEL_ROW_BYTES);
-      cp_async_bulk_commit();
-    }
-    __syncwarp();  // for ptxas: a warp that diverges here would count as diverged in the next loop, which costs 5 %
-  };
-  const auto release_Q = [&](int round) {
-    if (lane == 0 && round >= 0) {
-      cp_async_bulk_wait_read<0>();  // safe to overwrite or to end: shared memory has been read
-      mbarrier_arrive(smem.Q.empty_of(round));
-    }
-    __syncwarp();  // products and barriers take whole warps
+    store_rows<Element, BR, !Mask::IS_WHOLE>(smem.Q.tiles + smem.Q.at(round), O_frag, normalise, smem.told(round),
+                                             p.heads, O_map);
   };
   // The first block of a pair does not need the pair's last tiles, those on the other block's diagonal, and lets them
   // pass. They take all stages, so that every warp has to see their phases, before the next ones begin.
@@ -143,7 +126,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     for (; tile < end; ++tile) step(tile, true);
     finish(end - 1);
     store(round);
-    release_Q(round);
+    release_Q(smem.Q, round);
     ++round;
     smem.Q.wait_full(round);
     let_pass(smem.told(round)[Work::BEGIN]);  // or all

@@ -13,15 +13,15 @@
 namespace {
 
 using Element = bf16;
-// 44_told spells these out, 43_window the softmax, 45_varlen what starts a kernel.
+// 44_told spells these out, 38_seam release_Q, 43_window the softmax, 45_varlen what starts a kernel.
 using forward::blocks_for, forward::CONSUMER_REGISTERS, forward::end_together, forward::finish_rows;
 using forward::hide_unseen, forward::let_pass, forward::load, forward::LOG2E, forward::PRODUCER_REGISTERS;
-using forward::rows_map, forward::Schedule, forward::Softmax, forward::Work;
+using forward::release_Q, forward::rows_map, forward::Schedule, forward::Softmax, forward::store_rows, forward::Work;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
 // A tile is two panels of 64 columns, one after the other; their rows are 128 B, the most that the engine swizzles.
-constexpr int PANELS = 2, PANEL_COLS = HEAD_DIM / PANELS, PANEL_ROW_BYTES = ROW_BYTES / PANELS;
+constexpr int PANEL_ROW_BYTES = ROW_BYTES / 2;
 // tanh(x) is TANH_1 x + TANH_3 x^3 up to |x| = NEAR, but for 7.8e-6: the least that degree 3 allows. A softcap of 50
 // makes that 3.9e-4 of a weight, and a bf16 is wrong by up to 2e-3.
 constexpr float NEAR = 0.25f, TANH_1 = 0.999843428f, TANH_3 = -0.323198975f;
@@ -184,29 +184,9 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     release(smem.V, tile);
   };
   const auto store = [&](int round) {
-    // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them. Lane l addresses row
-    //        l % 16, chunk l / 16 of four 8x8 matrices: rows 0-7 and 8-15, then the next 8 columns, two C fragments.
-    const uint32_t warp_O = smem.Q.tiles + smem.Q.at(round) + warp * 16 * PANEL_ROW_BYTES;
-    const uint32_t lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
-    store_scaled<Element, BR, !Mask::IS_WHOLE>(lane_O, O_frag, normalise);
-    fence_proxy_async_shared();  // the copy engine will find what this lane has stored
-    __syncwarp();                // safe to copy: all lanes have stored
-    if (lane == 0) {
-      const Work work = smem.told(round);
-      const int head = work[Work::HEAD];
-      for (int panel = 0; panel < PANELS; ++panel)
-        cp_async_bulk_tensor_store_4d(O_map, panel * PANEL_COLS, work[Work::QUERY] + warp * 16, head % p.heads,
-                                      head / p.heads, warp_O + panel * BR * PANEL_ROW_BYTES);
-      cp_async_bulk_commit();
-    }
-    __syncwarp();  // for ptxas: a warp that diverges here would count as diverged in the next loop, which costs 5 %
-  };
-  const auto release_Q = [&](int round) {
-    if (lane == 0 && round >= 0) {
-      cp_async_bulk_wait_read<0>();  // safe to overwrite or to end: shared memory has been read
-      mbarrier_arrive(smem.Q.empty_of(round));
-    }
-    __syncwarp();  // products and barriers take whole warps
+    // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them.
+    store_rows<Element, BR, !Mask::IS_WHOLE>(smem.Q.tiles + smem.Q.at(round), O_frag, normalise, smem.told(round),
+                                             p.heads, O_map);
   };
 
   smem.Q.wait_full(0);
@@ -220,7 +200,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     hide_unseen(S_frag, Mask(p), work, begin);
     softmax.begin(work.number(SINK), lane % 4 == 0);
     softmax.weigh(S_frag, P_even, true, true);
-    release_Q(round - 1);
+    release_Q(smem.Q, round - 1);
     int tile = begin + 1;
     if constexpr (!Mask::IS_WINDOW) {
       for (const int whole_end = work[Work::WHOLE_END]; tile + 1 < whole_end; tile += 2) {
@@ -247,7 +227,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     wgmma_wait<0>(S_frag);  // safe to read S: QK is done
   }
   store(round - 1);
-  release_Q(round - 1);
+  release_Q(smem.Q, round - 1);
 }
 
 template <class C, class Mask, class Function>

@@ -12,10 +12,10 @@
 
 namespace {
 
-// 44_told spells these out, 43_window the softmax, 41_rows what starts a kernel.
+// 44_told spells these out, 38_seam release_Q, 43_window the softmax, 41_rows what starts a kernel.
 using forward::Causal, forward::CONSUMER_REGISTERS, forward::finish_rows, forward::let_pass, forward::load;
 using forward::LOG2E, forward::NO_KEY, forward::NoMask, forward::PRODUCER_REGISTERS, forward::Queries;
-using forward::rows_map, forward::Softmax, forward::Tail;
+using forward::release_Q, forward::rows_map, forward::Softmax, forward::Tail;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
@@ -208,13 +208,6 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     }
     __syncwarp();  // for ptxas: a warp that diverges here would count as diverged in the next loop, which costs 5 %
   };
-  const auto release_Q = [&](int round) {
-    if (lane == 0 && round >= 0) {
-      cp_async_bulk_wait_read<0>();  // safe to overwrite or to end: shared memory has been read
-      mbarrier_arrive(smem.Q.empty_of(round));
-    }
-    __syncwarp();  // products and barriers take whole warps
-  };
 
   smem.Q.wait_full(0);
   start_QK(smem.told(0)[Work::BEGIN]);
@@ -226,7 +219,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     hide(begin);
     softmax.begin(work.number(Work::SINK), lane % 4 == 0);
     softmax.weigh(S_frag, P_even, true, true);
-    release_Q(round - 1);
+    release_Q(smem.Q, round - 1);
     int tile = begin + 1;
     for (const int whole_end = work[Work::WHOLE_END]; tile + 1 < whole_end; tile += 2) {
       step(tile, P_even, P_odd);
@@ -251,7 +244,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     wgmma_wait<0>(S_frag);  // safe to read S: QK is done
   }
   store(round - 1);
-  release_Q(round - 1);
+  release_Q(smem.Q, round - 1);
 }
 
 template <class C, class Mask>

@@ -10,9 +10,11 @@
 
 namespace {
 
-// 44_told spells these out, 45_varlen what starts a kernel, 48_scores the scores, 51_three the softmax.
+// 44_told spells these out, 38_seam release_Q, 45_varlen what starts a kernel, 48_scores the scores, 51_three the
+// softmax.
 using forward::blocks_for, forward::change_scores, forward::finish_rows, forward::hide_unseen, forward::LOG2E;
-using forward::Queries, forward::rows_map, forward::Schedule, forward::Score, forward::SoftmaxInTwo, forward::Work;
+using forward::Queries, forward::release_Q, forward::rows_map, forward::Schedule, forward::Score, forward::SoftmaxInTwo;
+using forward::store_rows, forward::Work;
 
 constexpr int HEAD_DIM = 64;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 64 halves = 128 B
@@ -65,7 +67,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
                                        const TensorMap& O_map) {
   using Element = typename C::Element;
   constexpr int BR = C::BR, BC = C::BC, WARPS = C::WARPS;
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint32_t lane = threadIdx.x % 32;
 
   // Descriptors: where the warpgroup's 64 rows of Q begin, and the tiles of K and V. Rows of V are the k dimension
   // (MN-major).
@@ -144,25 +146,8 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
   };
   const auto store = [&](int round) {
     // STORE  Each warp writes O over its rows of Q, which nobody needs now, swizzled like them.
-    const uint32_t warp_O = smem.Q.tiles + smem.Q.at(round) + warp * 16 * ROW_BYTES;
-    const uint32_t lane_O = warp_O + lane % 16 * ROW_BYTES;
-    store_scaled<Element, BR, !Mask::IS_WHOLE>(lane_O, O_frag, normalise);
-    fence_proxy_async_shared();  // the copy engine will find what this lane has stored
-    __syncwarp();                // safe to copy: all lanes have stored
-    if (lane == 0) {
-      const Work work = smem.told(round);
-      const int head = work[Work::HEAD];
-      cp_async_bulk_tensor_store_4d(O_map, 0, work[Work::QUERY] + warp * 16, head % p.heads, head / p.heads, warp_O);
-      cp_async_bulk_commit();
-    }
-    __syncwarp();  // for ptxas: a warp that diverges here would count as diverged in the next loop, which costs 5 %
-  };
-  const auto release_Q = [&](int round) {
-    if (lane == 0 && round >= 0) {
-      cp_async_bulk_wait_read<0>();  // safe to overwrite or to end: shared memory has been read
-      mbarrier_arrive(smem.Q.empty_of(round));
-    }
-    __syncwarp();  // products and barriers take whole warps
+    store_rows<Element, BR, !Mask::IS_WHOLE>(smem.Q.tiles + smem.Q.at(round), O_frag, normalise, smem.told(round),
+                                             p.heads, O_map);
   };
   if (warpgroup == WARPGROUPS - 1) named_barrier_arrive(turn_of(0), 256);  // the first turn
   smem.Q.wait_full(0);
@@ -177,7 +162,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     softmax.begin(work.number(Work::SINK), lane % 4 == 0);
     softmax.scale(S_frag, true, true);
     softmax.weigh(S_frag, P_frag, true);
-    release_Q(round - 1);
+    release_Q(smem.Q, round - 1);
     int tile = begin + 1;
     if constexpr (!Mask::IS_WINDOW) {
       for (const int whole_end = min(work[Work::WHOLE_END], end); tile < whole_end; ++tile) step(tile);
@@ -196,7 +181,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
   }
   if (warpgroup == 0) named_barrier_sync(turn_of(0), 256);  // nobody's turn: the last one had been told
   store(round - 1);
-  release_Q(round - 1);
+  release_Q(smem.Q, round - 1);
 }
 
 template <class C, class Mask, class Function>
