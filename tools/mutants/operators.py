@@ -326,7 +326,7 @@ class Generator:
                 self._add("bound", unit, (*self._span(last), f"{self._text(last)} - {self._stride(update)}"))
         for step in syntax.parts_of(update) if update is not None else ():
             unit = self._unit("step", step, apart)
-            if self._text(children(step)[0]) in counters:
+            if children(step) and self._text(children(step)[0]) in counters:
                 # Without its step, or backwards, a loop never ends, which is found in no interesting way.
                 if kind_of(step) == "binary":
                     self._expression(children(step)[1], unit)
