@@ -103,11 +103,11 @@ struct Message {
 // to WHOLE_END, those that all see, so by the first of them every row has met a key; ZERO, the number of key 0's tile,
 // copied or not; QUERY, the first; HEAD, of all sequences or of this one; MORE, or else this is the end. Then what a
 // rung has to say besides: a sequence's N_Q, N_K and Q_BEGIN, its rows (45_varlen); or the head's SLOPE and SINK, f32
-// (48_scores).
+// (48_scores), and its SEQUENCE (m02_evenly).
 struct Work : Message<12> {
   enum Word { BEGIN, END, WHOLE_BEGIN, WHOLE_END, ZERO, QUERY, HEAD, MORE, BESIDES };
   enum { N_Q = BESIDES, N_K, Q_BEGIN };
-  enum { SLOPE = BESIDES, SINK };
+  enum { SLOPE = BESIDES, SINK, SEQUENCE };
 
   // The upper one of a lane's two rows; the other is 8 below.
   __device__ __forceinline__ int query(LADDER_SITE_ONLY_PARAMETER) const {
@@ -118,10 +118,17 @@ struct Work : Message<12> {
   }
 };
 
-// 48_scores. The sink of `head`, of those of all sequences, in log2 units, as maxima are; or that of no key.
+// 99_unaided. Where a head of all sequences is: of which sequence, and which head of queries and of keys there.
+struct Head {
+  int sequence, head, kv_head;
+};
+
+// 48_scores. The sink of `head`, of those of all sequences or there, in log2 units, as maxima are; or that of no key.
+__device__ __forceinline__ float sink_of(const ScoreParams& p, const Head& at LADDER_SITE_PARAMETER) {
+  return p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + at.head LADDER_SITE) * LOG2E, NO_KEY);
+}
 __device__ __forceinline__ float sink_of(const ScoreParams& p, int head LADDER_SITE_PARAMETER) {
-  const int q_head = head % p.heads;
-  return p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + q_head LADDER_SITE) * LOG2E, NO_KEY);
+  return sink_of(p, Head{0, head % p.heads, 0} LADDER_SITE);
 }
 
 // ---- the walk over work --------------------------------------------------------------------------------------------
@@ -137,6 +144,44 @@ template <class Mask>
 __host__ __device__ __forceinline__ int shares_of(int pairs) {
   return Mask::GROWS ? (pairs + 1) / 2 : pairs;
 }
+
+// m01_middles. The same under a mask where blocks work alone, of `tiles` tiles in a head. Of an odd number the one in the
+// middle is left: so two heads are dealt out together, and one of their shares is both middles.
+struct EvenShares {
+  int tiles;
+
+  __host__ __device__ __forceinline__ int of(int heads) const { return (heads * tiles + 1) / 2; }
+  __device__ __forceinline__ int together() const { return 1 + tiles % 2; }
+  // Of the two in a share: which head of those together, and which of its tiles.
+  __device__ __forceinline__ int head(int share, int in_share) const { return share + in_share > tiles / 2; }
+  __device__ __forceinline__ int tile(int share, int in_share) const {
+    const int pair = share > tiles / 2 ? share - tiles / 2 - 1 : share;
+    return in_share == 0 ? tiles - 1 - pair : pair;
+  }
+};
+
+// 99_unaided. Divides by the same number again and again, each time by a product with its inverse. The inverse is a
+// little too small, and the quotient, before it is compared, at most one.
+struct Divisor {
+  uint32_t by, inverse = 0xffffffff / by;
+
+  __device__ __forceinline__ int quotient(uint32_t x) const {
+    const uint32_t at_least = uint64_t(x) * inverse >> 32;
+    return at_least + (x - at_least * by >= by);
+  }
+};
+
+// 99_unaided. Finds them, by products.
+struct Heads {
+  Divisor heads, group;
+
+  __device__ __forceinline__ explicit Heads(const ForwardParams& p)
+      : heads{uint32_t(p.heads)}, group{uint32_t(p.heads / p.kv_heads)} {}
+  __device__ __forceinline__ Head operator()(int number) const {
+    const int sequence = heads.quotient(number), head = number - sequence * heads.by;
+    return {sequence, head, group.quotient(head)};
+  }
+};
 
 // 45_varlen. A sequence: its rows in Q and in K, and how many shares there are, of all heads, up to its last one.
 struct Sequence {
@@ -154,16 +199,17 @@ struct Queries {
   __device__ __forceinline__ int in_K(int tile) const { return tile - first + skipped; }  // where a tile lies there
 };
 
-// 44_told, and with VARLEN 45_varlen. Which queries next, and which keys they see. Clusters take the shares of all
+// 44_told, with VARLEN 45_varlen, and with EVEN m01_middles. Which queries next, and which keys they see. Clusters take the shares of all
 // heads by turns (c, c + clusters, ...), and those of sequences of several lengths to and fro: who has had the longest
 // one gets the shortest one then. A pair begins at an even tile; its second one may lie outside: it reads zeros and
 // stores nothing.
-template <class C, class Mask, bool VARLEN = false>
+template <class C, class Mask, bool VARLEN = false, bool EVENLY = false>
 struct Schedule {
+  static constexpr bool EVEN = EVENLY && Mask::GROWS;
   static constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
   const ModelParams& p;
   Mask mask;
-  int pairs, shares, head, share;            // this share of this head
+  int pairs, shares, head, share;            // this share of this head, or of those that are dealt out together
   int heads_on, shares_on;                   // how much further on the next one of this cluster is
   int position = -1, before = 0, up_to = 0;  // VARLEN: in the plan; numbers of its first share, and behind its last one
   int q_begin = 0, k_begin = 0, deal = 0;    // VARLEN: the sequence's first rows; how often shares were dealt out
@@ -177,6 +223,7 @@ struct Schedule {
     }
     const auto cluster = C::cluster(), clusters = C::clusters();
     pairs = pairs_of<C>(p.n_q), shares = shares_of<Mask>(pairs);
+    if (EVEN) shares = EvenShares{pairs}.of(EvenShares{pairs}.together());
     head = cluster / shares, heads_on = clusters / shares;  // the only divisions
     share = cluster % shares, shares_on = clusters % shares;
   }
@@ -205,7 +252,7 @@ struct Schedule {
   __device__ __forceinline__ Queries next() {
     first += kv_tiles;
     ++round;
-    const bool has_second = Mask::GROWS && 2 * share + 1 < pairs;  // the pair in the middle is alone
+    const bool has_second = Mask::GROWS && (EVEN || 2 * share + 1 < pairs);  // the pair in the middle is alone
     if (in_share == 1 || (in_share == 0 && !has_second)) {
       if (VARLEN) {
         deal_out();
@@ -217,11 +264,16 @@ struct Schedule {
     }
     ++in_share;
     pair = Mask::GROWS && in_share == 0 ? pairs - 1 - share : share;
+    int number = head;  // of all sequences
+    if (EVEN) {
+      const EvenShares even{pairs};
+      pair = even.tile(share, in_share), number = head * even.together() + even.head(share, in_share);
+    }
     const int q_tile = pair * BLOCKS + C::rank();
     skipped = tiles_before(pair * BLOCKS);
     kv_tiles = tiles_up_to(pair * BLOCKS + BLOCKS - 1) - skipped;
-    const bool are_left = VARLEN ? position < p.batch : head < p.batch * p.heads;
-    return {are_left, round, head, q_tile, first, kv_tiles, skipped, mask.n_q, q_begin, mask.n_k, k_begin};
+    const bool are_left = VARLEN ? position < p.batch : number < p.batch * p.heads;
+    return {are_left, round, number, q_tile, first, kv_tiles, skipped, mask.n_q, q_begin, mask.n_k, k_begin};
   }
   // And besides the sequence's rows; or (48_scores) the head's slope over the scale of scores, and its sink in log2
   // units, as maxima are; or what else a rung has to say.
@@ -233,6 +285,11 @@ struct Schedule {
     const int q_head = queries.head % p.heads;
     const float slope = p.alibi_slopes == nullptr ? 0 : ld_global_f32(p.alibi_slopes + q_head LADDER_SITE) / scale;
     tell(queries, work, __float_as_int(slope), __float_as_int(sink_of(p, queries.head LADDER_SITE)), 0 LADDER_SITE);
+  }
+  __device__ __forceinline__ void tell(const Queries& queries, Work work, const ScoreParams& p, float scale,
+                                       const Head& at LADDER_SITE_PARAMETER) const {  // m02_evenly
+    const float slope = p.alibi_slopes == nullptr ? 0 : ld_global_f32(p.alibi_slopes + at.head LADDER_SITE) / scale;
+    tell(queries, work, __float_as_int(slope), __float_as_int(sink_of(p, at LADDER_SITE)), at.sequence LADDER_SITE);
   }
   __device__ __forceinline__ void tell(const Queries& queries, Work work, int one, int two,
                                        int three LADDER_SITE_PARAMETER) const {
@@ -375,18 +432,23 @@ __device__ __forceinline__ void load_keys(const Smem& smem, const Tiles& queries
 }
 // 46_alone, and 48_scores. A tile of queries, and those tiles of keys.
 template <class Smem, class Tiles = Queries>
+__device__ __forceinline__ void load(const Smem& smem, const Tiles& queries, const Head& at, const TensorMap& Q_map,
+                                     const TensorMap& K_map, const TensorMap& V_map LADDER_SITE_PARAMETER) {
+  constexpr int BR = Smem::Config::BR, PANELS = Smem::PANELS, PANEL_ROW_BYTES = Smem::PANEL_ROW_BYTES;
+  smem.Q.expect(queries.round LADDER_SITE);
+  for (int panel = 0; panel < PANELS; ++panel)
+    cp_async_bulk_tensor_4d(smem.Q.tiles + smem.Q.at(queries.round) + panel * BR * PANEL_ROW_BYTES, Q_map,
+                            panel * PANEL_ROW_BYTES / 2, queries.q_tile * BR, at.head, at.sequence,
+                            smem.Q.full_of(queries.round) LADDER_SITE);
+  load_keys(smem, queries, at.kv_head, at.sequence, K_map, V_map LADDER_SITE);
+}
+template <class Smem, class Tiles = Queries>
 __device__ __forceinline__ void load(const ForwardParams& p, const Smem& smem, const Tiles& queries,
                                      const TensorMap& Q_map, const TensorMap& K_map,
                                      const TensorMap& V_map LADDER_SITE_PARAMETER) {
-  constexpr int BR = Smem::Config::BR, PANELS = Smem::PANELS, PANEL_ROW_BYTES = Smem::PANEL_ROW_BYTES;
-  smem.Q.expect(queries.round LADDER_SITE);
   const int head = queries.head % p.heads;
   const int kv_head = head / (p.heads / p.kv_heads), sequence = queries.head / p.heads;
-  for (int panel = 0; panel < PANELS; ++panel)
-    cp_async_bulk_tensor_4d(smem.Q.tiles + smem.Q.at(queries.round) + panel * BR * PANEL_ROW_BYTES, Q_map,
-                            panel * PANEL_ROW_BYTES / 2, queries.q_tile * BR, head, sequence,
-                            smem.Q.full_of(queries.round) LADDER_SITE);
-  load_keys(smem, queries, kv_head, sequence, K_map, V_map LADDER_SITE);
+  load(smem, queries, Head{sequence, head, kv_head}, Q_map, K_map, V_map LADDER_SITE);
 }
 
 // 46_alone. Safe to end: the other block, where there is one, does not copy here, nor arrive, any more.
@@ -686,9 +748,10 @@ struct RowsOfHead {
 // 41_rows, and of what is told 44_told. STORE A warp's 16 rows of O, each times a number of its own, as T to its rows
 // of the tile at `smem_O`, in panels of 64 columns swizzled as the copy engine reads them; and from there to memory.
 // MAY_BE_NONE: a row times 0 is 0, whatever it holds.
-template <class T, int BR, bool MAY_BE_NONE, int TILES, class Work>
+// `heads` of a sequence; or who says where the head of all sequences is.
+template <class T, int BR, bool MAY_BE_NONE, int TILES, class Work, class At>
 __device__ __forceinline__ void store_rows(uint32_t smem_O, const float (&O)[TILES][4], const float (&by)[2],
-                                           const Work& work, int heads, const TensorMap& O_map LADDER_SITE_PARAMETER) {
+                                           const Work& work, At at, const TensorMap& O_map LADDER_SITE_PARAMETER) {
   constexpr int PANELS = TILES / 8, PANEL_COLS = 64, PANEL_ROW_BYTES = 128;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const uint32_t warp_O = smem_O + warp * 16 * PANEL_ROW_BYTES, lane_O = warp_O + lane % 16 * PANEL_ROW_BYTES;
@@ -696,13 +759,19 @@ __device__ __forceinline__ void store_rows(uint32_t smem_O, const float (&O)[TIL
   fence_proxy_async_shared(LADDER_SITE_ALONE);  // the copy engine will find what this lane has stored
   __syncwarp(LADDER_SITE_ALONE);                // safe to copy: all lanes have stored
   if (lane == 0) {
-    const int head = work[{Work::HEAD LADDER_SITE}];
+    const Head here = at(work[{Work::HEAD LADDER_SITE}]);
     for (int panel = 0; panel < PANELS; ++panel)
-      cp_async_bulk_tensor_store_4d(O_map, panel * PANEL_COLS, work[{Work::QUERY LADDER_SITE}] + warp * 16,
-                                    head % heads, head / heads, warp_O + panel * BR * PANEL_ROW_BYTES LADDER_SITE);
+      cp_async_bulk_tensor_store_4d(O_map, panel * PANEL_COLS, work[{Work::QUERY LADDER_SITE}] + warp * 16, here.head,
+                                    here.sequence, warp_O + panel * BR * PANEL_ROW_BYTES LADDER_SITE);
     cp_async_bulk_commit(LADDER_SITE_ALONE);
   }
   __syncwarp(LADDER_SITE_ALONE);  // for ptxas: a warp that diverges here would be diverged in the next loop, at 5 %
+}
+template <class T, int BR, bool MAY_BE_NONE, int TILES, class Work>
+__device__ __forceinline__ void store_rows(uint32_t smem_O, const float (&O)[TILES][4], const float (&by)[2],
+                                           const Work& work, int heads, const TensorMap& O_map LADDER_SITE_PARAMETER) {
+  const auto at = [&](int head) -> Head { return {head / heads, head % heads, 0}; };
+  store_rows<T, BR, MAY_BE_NONE>(smem_O, O, by, work, at, O_map LADDER_SITE);
 }
 
 // 38_seam. Of a round whose O has been stored, if there was one: its place, or that of its Q, may be overwritten.
@@ -759,10 +828,12 @@ TensorMap rows_map(Device& device, const void* data, const ForwardParams::Stride
                        {row, head, sequence}, {64, rows, 1, 1});
 }
 
-// 45_varlen. As many blocks as run at the same time, one per SM, in clusters, or fewer where there is less to do.
-template <class C, class Mask>
+// 45_varlen, and with EVENLY m01_middles. As many blocks as run at the same time, one per SM, in clusters, or fewer where there is less to do.
+template <class C, class Mask, bool EVENLY = false>
 uint32_t blocks_for(Device& device, const ForwardParams& p) {
-  const uint32_t shares = shares_of<Mask>(pairs_of<C>(p.n_q)) * p.batch * p.heads;  // at most, where lengths differ
+  const int pairs = pairs_of<C>(p.n_q), heads = p.batch * p.heads;
+  const uint32_t shares =  // at most, where lengths differ
+      EVENLY && Mask::GROWS ? EvenShares{pairs}.of(heads) : shares_of<Mask>(pairs) * heads;
   const uint32_t clusters = multiprocessors(device) / C::BLOCKS;
   return (shares < clusters ? shares : clusters) * C::BLOCKS;
 }
