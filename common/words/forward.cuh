@@ -183,6 +183,55 @@ struct Heads {
   }
 };
 
+// m05_dealt. Which tile of queries a block takes next. All that there is to do has numbers, and in each round a block takes one.
+// First come shares, a head's one after the other; a block moves on by `shift` from round to round, so that after a
+// share it takes the next one of some head, and not the same one again. Under a mask the tiles of the last `loose`
+// heads follow, each by itself, the longest of all these heads first, and blocks take them to and fro.
+template <class Mask>
+struct Deal {
+  EvenShares even;
+  int place, blocks;              // this block, or cluster, and how many there are
+  int heads, loose, together;     // heads of which shares are dealt together
+  int before, begin;              // how many shares of them there are, and the round in which single tiles begin
+  Divisor shares{1}, singles{1};  // of those heads; and of a length
+  int shift, turn = 0;
+  bool second = false;  // of its share's two tiles
+
+  __device__ __forceinline__ Deal(int tiles, int heads, int place, int blocks)
+      : even{tiles}, place(place), blocks(blocks), heads(heads) {
+    together = Mask::GROWS ? even.together() : 1;
+    shares = {uint32_t(Mask::GROWS ? even.of(together) : tiles)};
+    loose = Mask::GROWS ? min((3 * blocks / 2 + tiles - 1) / tiles, heads) : 0;  // of which there are 1.5 tiles a block
+    if ((heads - loose) % together != 0) ++loose;
+    before = (heads - loose) / together * shares.by, begin = before / blocks;
+    singles = {uint32_t(max(loose, 1))};
+    shift = int(shares.by) < blocks ? (shares.by - (blocks - 1) % shares.by) % shares.by : 0;
+  }
+  // Its head and its number there; the head is none where nothing is left.
+  struct Tile {
+    int head, number;
+  };
+  __device__ __forceinline__ Tile next() {
+    const bool is_back = turn > begin && (turn - begin) % 2 == 1;
+    const int number = turn * blocks + (is_back ? blocks - 1 - place : place);
+    const bool is_share = !Mask::GROWS || number < before;
+    Tile tile;
+    if (is_share) {
+      const int group = shares.quotient(number), share = number - group * int(shares.by);
+      tile = Mask::GROWS ? Tile{group * together + even.head(share, second), even.tile(share, second)}
+                         : Tile{group, share};
+    } else {
+      const int single = number - before, shorter = singles.quotient(single);
+      tile = {shorter < even.tiles ? heads - loose + single - shorter * loose : heads, even.tiles - 1 - shorter};
+    }
+    second = Mask::GROWS && is_share && !second;
+    if (!second) {
+      if (++turn <= begin || !Mask::GROWS) place = place + shift < blocks ? place + shift : place + shift - blocks;
+    }
+    return tile;
+  }
+};
+
 // 45_varlen. A sequence: its rows in Q and in K, and how many shares there are, of all heads, up to its last one.
 struct Sequence {
   int q_begin, n_q, k_begin, n_k, up_to;

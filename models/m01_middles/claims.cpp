@@ -20,7 +20,9 @@ uint64_t busiest(const Rung& of_rung, const Spec& spec) {
 
 }  // namespace
 
-CLAIM("of eight heads of three tiles four blocks get three shares each, of four tiles of keys, and not the busiest four") {
+CLAIM(
+    "of eight heads of three tiles four blocks get three shares each, of four tiles of keys, and not the busiest "
+    "four") {
   const Spec spec = of(8, 384);
   CHECK(busiest(previous(), spec) * 3 == busiest(rung(), spec) * 4);
   CHECK(counted(rung(), spec).wgmma == counted(previous(), spec).wgmma);

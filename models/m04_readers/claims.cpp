@@ -13,8 +13,9 @@ Spec of(const char* text) {
 }  // namespace
 
 CLAIM("products, and every bit of O, are as before, by lists and without") {
-  for (const char* text : {"h=2 n=512", "h=2 n=500 causal", "h=2 n=1024 blocks=0.4@7", "n=1024 blocks=0.4@7 block_keys=64",
-                           "n=1024 blocks=0.0001", "n=1024 blocks=0.5@3 block_keys=256"}) {
+  for (const char* text :
+       {"h=2 n=512", "h=2 n=500 causal", "h=2 n=1024 blocks=0.4@7", "n=1024 blocks=0.4@7 block_keys=64",
+        "n=1024 blocks=0.0001", "n=1024 blocks=0.5@3 block_keys=256"}) {
     CHECK(counted(rung(), of(text)).wgmma == counted(previous(), of(text)).wgmma);
     CHECK(same_bits(checked(rung(), of(text)), checked(previous(), of(text))));
   }
