@@ -145,8 +145,8 @@ __host__ __device__ __forceinline__ int shares_of(int pairs) {
   return Mask::GROWS ? (pairs + 1) / 2 : pairs;
 }
 
-// m01_middles. The same under a mask where blocks work alone, of `tiles` tiles in a head. Of an odd number the one in the
-// middle is left: so two heads are dealt out together, and one of their shares is both middles.
+// m01_middles. The same under a mask where blocks work alone, of `tiles` tiles in a head. Of an odd number the one in
+// the middle is left: so two heads are dealt out together, and one of their shares is both middles.
 struct EvenShares {
   int tiles;
 
@@ -171,7 +171,7 @@ struct Divisor {
   }
 };
 
-// 99_unaided. Finds them, by products.
+// 99_unaided. Finds a Head by products.
 struct Heads {
   Divisor heads, group;
 
@@ -180,55 +180,6 @@ struct Heads {
   __device__ __forceinline__ Head operator()(int number) const {
     const int sequence = heads.quotient(number), head = number - sequence * heads.by;
     return {sequence, head, group.quotient(head)};
-  }
-};
-
-// m05_dealt. Which tile of queries a block takes next. All that there is to do has numbers, and in each round a block takes one.
-// First come shares, a head's one after the other; a block moves on by `shift` from round to round, so that after a
-// share it takes the next one of some head, and not the same one again. Under a mask the tiles of the last `loose`
-// heads follow, each by itself, the longest of all these heads first, and blocks take them to and fro.
-template <class Mask>
-struct Deal {
-  EvenShares even;
-  int place, blocks;              // this block, or cluster, and how many there are
-  int heads, loose, together;     // heads of which shares are dealt together
-  int before, begin;              // how many shares of them there are, and the round in which single tiles begin
-  Divisor shares{1}, singles{1};  // of those heads; and of a length
-  int shift, turn = 0;
-  bool second = false;  // of its share's two tiles
-
-  __device__ __forceinline__ Deal(int tiles, int heads, int place, int blocks)
-      : even{tiles}, place(place), blocks(blocks), heads(heads) {
-    together = Mask::GROWS ? even.together() : 1;
-    shares = {uint32_t(Mask::GROWS ? even.of(together) : tiles)};
-    loose = Mask::GROWS ? min((3 * blocks / 2 + tiles - 1) / tiles, heads) : 0;  // of which there are 1.5 tiles a block
-    if ((heads - loose) % together != 0) ++loose;
-    before = (heads - loose) / together * shares.by, begin = before / blocks;
-    singles = {uint32_t(max(loose, 1))};
-    shift = int(shares.by) < blocks ? (shares.by - (blocks - 1) % shares.by) % shares.by : 0;
-  }
-  // Its head and its number there; the head is none where nothing is left.
-  struct Tile {
-    int head, number;
-  };
-  __device__ __forceinline__ Tile next() {
-    const bool is_back = turn > begin && (turn - begin) % 2 == 1;
-    const int number = turn * blocks + (is_back ? blocks - 1 - place : place);
-    const bool is_share = !Mask::GROWS || number < before;
-    Tile tile;
-    if (is_share) {
-      const int group = shares.quotient(number), share = number - group * int(shares.by);
-      tile = Mask::GROWS ? Tile{group * together + even.head(share, second), even.tile(share, second)}
-                         : Tile{group, share};
-    } else {
-      const int single = number - before, shorter = singles.quotient(single);
-      tile = {shorter < even.tiles ? heads - loose + single - shorter * loose : heads, even.tiles - 1 - shorter};
-    }
-    second = Mask::GROWS && is_share && !second;
-    if (!second) {
-      if (++turn <= begin || !Mask::GROWS) place = place + shift < blocks ? place + shift : place + shift - blocks;
-    }
-    return tile;
   }
 };
 
@@ -248,10 +199,10 @@ struct Queries {
   __device__ __forceinline__ int in_K(int tile) const { return tile - first + skipped; }  // where a tile lies there
 };
 
-// 44_told, with VARLEN 45_varlen, and with EVEN m01_middles. Which queries next, and which keys they see. Clusters take the shares of all
-// heads by turns (c, c + clusters, ...), and those of sequences of several lengths to and fro: who has had the longest
-// one gets the shortest one then. A pair begins at an even tile; its second one may lie outside: it reads zeros and
-// stores nothing.
+// 44_told, with VARLEN 45_varlen, and with EVEN m01_middles. Which queries next, and which keys they see. Clusters take
+// the shares of all heads by turns (c, c + clusters, ...), and those of sequences of several lengths to and fro: who
+// has had the longest one gets the shortest one then. A pair begins at an even tile; its second one may lie outside: it
+// reads zeros and stores nothing.
 template <class C, class Mask, bool VARLEN = false, bool EVENLY = false>
 struct Schedule {
   static constexpr bool EVEN = EVENLY && Mask::GROWS;
@@ -877,7 +828,8 @@ TensorMap rows_map(Device& device, const void* data, const ForwardParams::Stride
                        {row, head, sequence}, {64, rows, 1, 1});
 }
 
-// 45_varlen, and with EVENLY m01_middles. As many blocks as run at the same time, one per SM, in clusters, or fewer where there is less to do.
+// 45_varlen, and with EVENLY m01_middles. As many blocks as run at the same time, one per SM, in clusters, or fewer
+// where there is less to do.
 template <class C, class Mask, bool EVENLY = false>
 uint32_t blocks_for(Device& device, const ForwardParams& p) {
   const int pairs = pairs_of<C>(p.n_q), heads = p.batch * p.heads;

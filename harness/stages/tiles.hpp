@@ -27,8 +27,8 @@ struct Forward {
 
   // `together` blocks take a group of as many tiles of queries of a head, of which the last may lie outside. A share is a group, or
   // `in_twos` the longest of a head and its shortest, and `evenly` those that are left of two heads.
-  Forward(const Launched& spec, int64_t br, int64_t bc, int64_t together = 1, bool in_twos = false,
-          int64_t fewest = 1, bool evenly = false) {
+  Forward(const Launched& spec, int64_t br, int64_t bc, int64_t together = 1, bool in_twos = false, int64_t fewest = 1,
+          bool evenly = false) {
     if (spec.keys() == 0 && spec.lens_q.count == 0) return;
     for (int s = 0; s < spec.batch; ++s) {
       const int64_t n_q = queries_of(spec, s), n_k = keys_of(spec, s), right = spec.causal ? 0 : spec.right;
@@ -50,7 +50,9 @@ struct Forward {
     }
     const int64_t groups = tiles_of(tiles_of(spec.n, br), together);  // of the longest
     const int64_t heads = spec.batch_heads();
-    const int64_t shares = !in_twos ? heads * groups : evenly ? tiles_of(heads * groups, 2) : heads * tiles_of(groups, 2);
+    const int64_t shares = !in_twos ? heads * groups
+                           : evenly ? tiles_of(heads * groups, 2)
+                                    : heads * tiles_of(groups, 2);
     blocks = together * min<int64_t>(shares, spec.multiprocessors / together);
   }
 };

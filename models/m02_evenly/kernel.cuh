@@ -1,6 +1,6 @@
 // m02_evenly: blocks take equal shares of work under a mask, and nobody divides but when the kernel begins.
-// Before:  in 96_done a head of three tiles is a share of two and one of one, and with 132 blocks, which is an even number,
-//          half of them get nothing but the larger ones.
+// Before:  in 96_done a head of three tiles is a share of two and one of one, and with 132 blocks, which is an even
+//          number, half of them get nothing but the larger ones.
 // Tile:    192x128, 12 warps: three warpgroups of 64 queries, and a fourth that copies.  Shared: 176 KiB and 256 B.
 //          Needs d = 64, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90a.
 // Shapes:  Q, O: [batch, heads, n_q, d] f16 or bf16; K, V: [batch, kv_heads, n_k, d] of that type, in any strides.

@@ -1,6 +1,6 @@
 // m03_apart: heads of 256 columns under a mask: blocks work alone, and take equal shares.
-// Before:  in 57 two blocks share keys, and under a mask the first of them lets tiles pass that the second one needs: the
-//          next ones come when both are done.
+// Before:  in 57 two blocks share keys, and under a mask the first of them lets tiles pass that the second one needs:
+//          the next ones come when both are done.
 // Tile:    128x64, or 128x96 up to 192 columns; 8 warps: two warpgroups of 64 queries, and a third that copies.
 //          Shared: 224 KiB and 176 B.
 //          Needs d <= 256, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR <= 2 BC, sm_90a.
@@ -203,9 +203,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   end_together<C::BLOCKS>();
 }
 
-// LAUNCH  As many blocks as run at the same time, one per SM, in pairs without a mask, or fewer where there is less to do. The
-//         pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells the copy engine
-//         where rows end: what it asks for behind is zeros, and what it stores there is dropped.
+// LAUNCH  As many blocks as run at the same time, one per SM, in pairs without a mask, or fewer where there is less to
+//         do. The pointers of `p` belong to the device and are multiples of 16 B, as are strides. A map tells the copy
+//         engine where rows end: what it asks for behind is zeros, and what it stores there is dropped.
 template <class C, class Mask>
 void start(Device& device, const ScoreParams& p) {
   const auto map = [&](const void* tensor, const ForwardParams::Strides& strides, int heads, int n, int rows) {

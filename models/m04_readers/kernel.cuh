@@ -50,9 +50,9 @@ struct Config : forward::Tile<T, BR, BC, WARPS, STAGES, BLOCKS> {
 template <class C>
 using Smem = forward::Smem<C, ROW_BYTES, 2, C::STENCILS_BYTES>;
 
-// Which queries next, and the list of blocks that they meet. A tile of keys is a piece of 128 keys or two of 64, each from
-// anywhere. A number of a list is an answer of memory to wait for, and says where the next question lies: so both are
-// asked ahead, the list while the one before it is on its way, its pieces a tile before they are needed.
+// Which queries next, and the list of blocks that they meet. A tile of keys is a piece of 128 keys or two of 64, each
+// from anywhere. A number of a list is an answer of memory to wait for, and says where the next question lies: so both
+// are asked ahead, the list while the one before it is on its way, its pieces a tile before they are needed.
 template <class C>
 struct Lists {
   const BlockParams& p;
@@ -92,8 +92,8 @@ struct Lists {
     work.tell({first, first + kv_tiles, whole > 0 ? first : first + kv_tiles, first + whole, 0, queries.q_tile * C::BR,
                queries.head, true, 0, __float_as_int(sink_of(p, at))});
   }
-  // The pieces of a tile: the first key of each, and the stencils of its halves. Where nothing is left: keys behind all,
-  // for which the copy engine gives zeros, and the stencil that hides all.
+  // The pieces of a tile: the first key of each, and the stencils of its halves. Where nothing is left: keys behind
+  // all, for which the copy engine gives zeros, and the stencil that hides all.
   struct Pieces {
     int key[2], stencil[2];
   };

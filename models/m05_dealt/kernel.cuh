@@ -36,6 +36,7 @@ struct Config : forward::Tile<T, BR, BC, WARPS, STAGES, 1> {
 
 template <class C>
 using Smem = forward::Smem<C, ROW_BYTES>;
+
 // Which tile of queries a block takes next. All that there is to do has numbers, and in each round a block takes one.
 // First come shares, a head's one after the other; a block moves on by `shift` from round to round, so that after a
 // share it takes the next one of some head, and not the same one again. Under a mask the tiles of the last `loose`
