@@ -57,7 +57,7 @@ handouts: docs
 slides: docs
 	@$(PYTHON) -m tools.site.slides $(BUILD)/site $(BUILD)/slides $(STAGE) || [ $$? -eq 77 ]
 diff:
-	@./ladder build ladder
+	@./ladder describe >/dev/null
 	@$(PYTHON) -m tools.evidence.rung_diff $(STAGE)
 
 plots:

@@ -8,14 +8,16 @@ if [[ -n ${ZSH_VERSION:-} ]]; then
 fi
 
 _flash_ladder() {
-  local typed=${COMP_WORDS[COMP_CWORD]} word='' root build offered=''
+  local typed=${COMP_WORDS[COMP_CWORD]} word='' root build program offered=''
   root=$(dirname "$(readlink -f "${COMP_WORDS[0]/#\~/$HOME}")")
   build=${LADDER_BUILD:-$root/build}
   if ((COMP_CWORD > 1)); then word=${COMP_WORDS[1]}; fi
-  if [[ $typed == -* && -x $build/ladder ]]; then
+  program=$build/ladder
+  if [[ ! -x $program ]]; then program=$build/rungs/rung_all; fi
+  if [[ $typed == -* && -x $program ]]; then
     case $word in
       learn | grade | card | test | docs | build | help) ;;
-      *) offered=$("$build/ladder" "${word:---help}" --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]+' | sort -u) ;;
+      *) offered=$("$program" "${word:---help}" --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]+' | sort -u) ;;
     esac
   else
     case $word in

@@ -21,11 +21,13 @@ constexpr std::pair<Verb, Result<ExitCode> (*)(const Options&)> VERBS[] = {
     {Verb::overview, overview_verb},
     {Verb::check, check_verb},
     {Verb::explain, explain_verb},
+    {Verb::describe, describe_verb},
+    {Verb::list, list_verb},
 #ifdef LADDER_FIRST_LOOK
     {Verb::bench, [](const Options& options) { return bench_without_gpu(options, gpu_info().error()); }},
 #else
-    {Verb::bench, bench_verb},       {Verb::compare, compare_verb}, {Verb::describe, describe_verb},
-    {Verb::list, list_verb},         {Verb::peer, peer_verb},       {Verb::try_file, try_verb},
+    {Verb::bench, bench_verb},       {Verb::compare, compare_verb}, {Verb::peer, peer_verb},
+    {Verb::try_file, try_verb},
 #endif
 };
 
@@ -36,7 +38,7 @@ Result<ExitCode> run(const std::vector<std::string>& arguments) {
     if (verb == options->verb) return function(*options);
   }
   return failure(ExitCode::usage,
-                 "This program is for a first look: check, bench, explain and the table.\n"
+                 "This program is for a first look: check, bench, explain, list, describe and the table.\n"
                  "  All words:  ./ladder build ladder");
 }
 

@@ -1,7 +1,7 @@
 """The rungs, as the built program describes them by `ladder describe --json -`: the one way in which a script learns
 which there are, in which order, where they lie, what they start from, and what their stage.cu says.
 
-The program is $LADDER, or ladder in $LADDER_BUILD, or build/ladder.
+The program is $LADDER, or ladder in $LADDER_BUILD or build; rungs/rung_all there, where that one is not built.
 """
 from __future__ import annotations
 
@@ -118,7 +118,9 @@ def root() -> Path:
 def program() -> Path:
     if named := os.environ.get("LADDER"):
         return Path(named)
-    return Path(os.environ.get("LADDER_BUILD", root() / "build")) / "ladder"
+    build = Path(os.environ.get("LADDER_BUILD", root() / "build"))
+    ladder, of_all_rungs = build / "ladder", build / "rungs" / "rung_all"
+    return of_all_rungs if of_all_rungs.exists() and not ladder.exists() else ladder
 
 
 def ask(ladder: Path) -> list[dict]:

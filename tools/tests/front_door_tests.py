@@ -289,7 +289,28 @@ class Words(Door):
         self.log.write_text("")
         run = self.run_door("bench", "01", "--burst")
         self.assertEqual(run.stderr, "")
-        self.assertIn("--target ladder\nladder bench 01 --burst\n", self.calls())
+        self.assertIn("--target rung_all\nladder bench 01 --burst\n", self.calls())
+
+    def test_each_word_builds_what_it_needs_and_no_more(self) -> None:
+        needs = {"rung_none": ("bench --help", "check 01 -h", "try --help", "learn --help"),
+                 "rung_01_wood": ("card wood", "check 1", "bench 01_wood", "check 01 --n 384 --quick", "check 01 --batch=2 --heads 1"),
+                 "rung_p02_clay": ("check clay --n 1 --on cpu",),
+                 "rung_all": ("", "--all", "list", "list 01", "describe --json -", "explain 01", "explain 01 p02", "bench", "bench 01 p02", "bench 01 --causal"),
+                 "ladder": ("check", "check --quick", "check 01 p02", "check 01 --quick p02", "check 01 --causal", "check 01 --d 64", "check 01 --record-counts",
+                            "--causal", "--n 64 check", "compare 01 p02", "peer x", "try a.cuh", "learn list", "grade x")}
+        self.run_door()
+        for target, commands in needs.items():
+            for command in commands:
+                (self.repository / "build" / "ladder").unlink(missing_ok=True)
+                self.log.write_text("")
+                self.run_door(*command.split())
+                with self.subTest(command):
+                    self.assertEqual(re.findall(r"--target (\w+)", self.calls()), [target])
+        # Where the program of all words is there, that is the one.
+        for commands in needs.values():
+            self.log.write_text("")
+            self.run_door(*commands[0].split())
+            self.assertEqual(re.findall(r"--target (\w+)", self.calls()), ["ladder"])
 
     def test_the_dev_container_is_made_by_this_script(self) -> None:
         container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
@@ -313,6 +334,9 @@ class Words(Door):
         self.assertEqual(self.complete("bash", door, "c"), ["card", "check", "compare"])
         self.assertEqual(self.complete("bash", door, "check", ""), ["01_wood", "p02_clay"])
         self.assertEqual(self.complete("bash", door, "check", "01_wood", "p"), ["p02_clay"])
+        self.assertEqual(self.complete("bash", door, "check", "--"), ["--quick", "--thorough"])
+        (self.home / "made" / "rungs").mkdir()
+        (self.home / "made" / "ladder").rename(self.home / "made" / "rungs" / "rung_all")
         self.assertEqual(self.complete("bash", door, "check", "--"), ["--quick", "--thorough"])
         self.assertEqual(self.complete("bash", door, "try", "mi"), [])
         learn = set(self.complete("bash", door, "learn", ""))
@@ -344,7 +368,7 @@ class Words(Door):
             self.skipTest("needs root")
         write_program(self.bin / "apt-get", APT)
         run = self.run_door("docs", ends=0)
-        self.assertRegex(self.calls(), r"cmake .* --target ladder\n(python3 -c .*\n)*python3 -m sphinx -q\n$")
+        self.assertRegex(self.calls(), r"cmake .* --target rung_all\n(python3 -c .*\n)*python3 -m sphinx -q\n$")
         self.assertIn("build/site/index.html", run.stderr)
         self.assertNotIn("chromium", self.calls())
         self.assertEqual(self.run_door("docs", "--tests").returncode, 0)

@@ -65,6 +65,15 @@ class Invented(unittest.TestCase):
             with self.assertRaisesRegex(rungs.RungsError, said):
                 rungs.known()
 
+    def test_where_the_program_of_all_words_is_not_built_that_of_all_rungs_is_asked(self) -> None:
+        with mock.patch.dict(os.environ, LADDER_BUILD=str(self.folder)):
+            del os.environ["LADDER"]
+            (self.folder / "rungs").mkdir()
+            (self.folder / "rungs" / "rung_all").touch()
+            self.assertEqual(rungs.program(), self.folder / "ladder")
+            (self.folder / "ladder").unlink()
+            self.assertEqual(rungs.program(), self.folder / "rungs" / "rung_all")
+
     def test_changed_lines_follow_previous(self) -> None:
         for i, rung in enumerate(rungs.known()):
             rung.path.mkdir(parents=True)
