@@ -50,6 +50,24 @@ Counts predict_votes(const Launched& spec) {
   return counts;
 }
 
+// Where warpgroups have turns and each ends with its own 64 queries (96_done): it has its turn on all of the block's tiles of keys, and
+// multiplies with those that it sees.
+template <class C>
+Counts by_strips(const Launched& spec, int d, const Forward& walks) {
+  const bool is_whole = spec.softcap > 0 || spec.alibi;
+  const Strips strips(spec, C::BR / 64, C::BC, is_whole ? 0 : spec.keys(), false);
+  Counts counts = products<C>(d, walks);
+  counts.wgmma = strips.tiles * (d / 16 + C::BC / 16);
+  counts.wgmma_left_running = (strips.tiles - strips.count) * (C::BC / 16);
+  // In the first tile, and where a warp is careful; with a window or a softcap there is more to look for.
+  counts.votes_on_scores = is_window(spec) || spec.softcap > 0 ? 0 : walks.queries * C::WARPS;
+  // All but those of the first tile, and of the last one, where it is the block's last, too.
+  counts.products_in_turns = counts.wgmma - strips.count * (d / 16 + C::BC / 16) + strips.early * (C::BC / 16);
+  counts.products_in_turns *= 4;                                 // warps
+  counts.barriers += walks.tiles * C::WARPS / 4 - strips.count;  // a warpgroup's, for each tile of keys
+  return counts;
+}
+
 template <class T>
 Variant variant(Variant rest, uint32_t features, int max_d, int min_d = 8) {
   rest.accepts = accepts_any_d<T>(features, max_d, min_d);

@@ -3,23 +3,11 @@
 
 namespace {
 
-// Of the tiles of queries blocks take one at a time, under a mask a long walk and a short one. A warpgroup has its turn on all of the
-// block's tiles of keys, and multiplies with those that it sees.
+// Of the tiles of queries blocks take one at a time, under a mask a long walk and a short one.
 template <class C>
 ladder::Counts predict(const ladder::Launched& spec) {
-  const bool is_window = ladder::models::is_window(spec), is_whole = spec.softcap > 0 || spec.alibi;
-  const ladder::Forward walks(spec, C::BR, C::BC, 1, spec.causal && !is_window, 1, true);
-  const ladder::Strips strips(spec, C::BR / 64, C::BC, is_whole ? 0 : spec.keys(), false);
-  ladder::Counts counts = ladder::models::products<C>(HEAD_DIM, walks);
-  counts.wgmma = strips.tiles * (HEAD_DIM / 16 + C::BC / 16);
-  counts.wgmma_left_running = (strips.tiles - strips.count) * (C::BC / 16);
-  // In the first tile, and where a warp is careful; with a window or a softcap there is more to look for.
-  counts.votes_on_scores = is_window || spec.softcap > 0 ? 0 : walks.queries * C::WARPS;
-  // All but those of the first tile, and of the last one, where it is the block's last, too.
-  counts.products_in_turns = counts.wgmma - strips.count * (HEAD_DIM / 16 + C::BC / 16) + strips.early * (C::BC / 16);
-  counts.products_in_turns *= 4;                                 // warps
-  counts.barriers += walks.tiles * C::WARPS / 4 - strips.count;  // a warpgroup's, for each tile of keys
-  return counts;
+  return ladder::models::by_strips<C>(
+      spec, HEAD_DIM, {spec, C::BR, C::BC, 1, spec.causal && !ladder::models::is_window(spec), 1, true});
 }
 
 template <class C>

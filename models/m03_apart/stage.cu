@@ -23,6 +23,8 @@ const ladder::Registration registration({
     .name = "m03_apart",
     .previous = "57_room",
     .role = ladder::Role::branch,
+    .more_lines = {ladder::MoreLines::port,
+                   "What 99 and m01 found, for 256 columns; what 57 told in its own way goes, for 44's."},
     .idea = "Heads of 256 columns under a mask: blocks work alone, and take even shares.",
     .limit =
         "Two blocks share keys, and under a mask the first one lets tiles pass that the second one needs. Those take "
