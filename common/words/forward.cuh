@@ -118,12 +118,13 @@ struct Work : Message<12> {
   }
 };
 
-// 99_unaided. Where a head of all sequences is: of which sequence, and which head of queries and of keys there.
+// 99_unaided, in line. Where a head of all sequences is: of which sequence, and which head of queries and of keys there.
 struct Head {
   int sequence, head, kv_head;
 };
 
-// 48_scores. The sink of `head`, of those of all sequences or there, in log2 units, as maxima are; or that of no key.
+// 48_scores. A head's sink in log2 units, as maxima are, or that of no key; it is numbered among all sequences or within
+// its own.
 __device__ __forceinline__ float sink_of(const ScoreParams& p, const Head& at LADDER_SITE_PARAMETER) {
   return p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + at.head LADDER_SITE) * LOG2E, NO_KEY);
 }
@@ -161,7 +162,7 @@ struct EvenShares {
 };
 
 // 99_unaided. Divides by the same number again and again, each time by a product with its inverse. The inverse is a
-// little too small, and the quotient, before it is compared, at most one.
+// little too small, and the quotient, before it is compared, too small by one at most.
 struct Divisor {
   uint32_t by, inverse = 0xffffffff / by;
 
@@ -171,7 +172,7 @@ struct Divisor {
   }
 };
 
-// 99_unaided. Finds a Head by products.
+// 99_unaided, in line. Finds a Head by products.
 struct Heads {
   Divisor heads, group;
 

@@ -1,7 +1,6 @@
-// 99_unaided: under a mask blocks work alone, and each warp finds its next queries by itself. Nobody divides but when
-// the kernel begins.
-// Before:  in 56 a block waits for the one that it shares keys with, and for the thread that copies, which finds out
-//          what comes next, by divisions, before it asks for it and tells the others.
+// m01_middles: under a mask the tiles in the middle of two heads make a share, so all shares are as long as each other.
+// Before:  in 99_unaided of an odd number of tiles the one in the middle is half a share; where the number of a head's
+//          shares divides that of the blocks, some blocks get nothing but halves.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 192 KiB and 96 B.
 //          Needs d <= 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR == BC, sm_90a.
 // Shapes:  Q, O: [batch, heads, n_q, d] f16 or bf16; K, V: [batch, kv_heads, n_k, d] of that type, in any strides.
@@ -13,7 +12,7 @@
 
 namespace {
 
-// 44_told spells these out, 43_window the softmax, 41_rows what starts a kernel.
+// 44_told spells these out, 43_window the softmax, 41_rows what starts a kernel, 99_unaided Divisor.
 using forward::Causal, forward::Divisor, forward::LOG2E, forward::NoMask, forward::NO_KEY, forward::release_Q;
 using forward::rows_map, forward::Softmax, forward::Tail;
 

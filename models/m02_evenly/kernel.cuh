@@ -1,4 +1,5 @@
-// m02_evenly: blocks take equal shares of work under a mask, and nobody divides but when the kernel begins.
+// m02_evenly: blocks take equal shares of work under a mask, and nobody divides whole numbers but when the kernel
+// begins.
 // Before:  in 96_done a head of three tiles is a share of two and one of one, and with 132 blocks, which is an even
 //          number, half of them get nothing but the larger ones.
 // Tile:    192x128, 12 warps: three warpgroups of 64 queries, and a fourth that copies.  Shared: 176 KiB and 256 B.

@@ -1,5 +1,5 @@
-// 59_tiles: which tiles of keys a tile of queries meets is a list; the thread that copies follows it.
-// Before:  in 58 a query sees one interval of keys. A sparse mask has holes between the keys that are seen.
+// m04_readers: two threads read each list, one asks for K and one for V; they look at the next list ahead.
+// Before:  in 59_tiles one thread finds out where each tile of keys lies and asks for K and for V: tiles come late.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 196 KiB and 192 B.
 //          Needs d = 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR == BC, sm_90a.
 // Shapes:  Q, O: [batch, heads, n_q, d] f16 or bf16; K, V: [batch, kv_heads, n_k, d] of that type, in any strides.
@@ -52,7 +52,8 @@ using Smem = forward::Smem<C, ROW_BYTES, 2, C::STENCILS_BYTES>;
 
 // Which queries next, and the list of blocks that they meet. A tile of keys is a piece of 128 keys or two of 64, each
 // from anywhere. A number of a list is an answer of memory to wait for, and says where the next question lies: so both
-// are asked ahead, the list while the one before it is on its way, its pieces a tile before they are needed.
+// are asked ahead, the list while the one before it is on its way, its pieces, but for the first, a tile before they
+// are needed.
 template <class C>
 struct Lists {
   const BlockParams& p;

@@ -44,9 +44,10 @@ using Smem = forward::Smem<C, ROW_BYTES>;
 template <class Mask>
 struct Deal {
   EvenShares even;
-  int place, blocks;              // this block, or cluster, and how many there are
-  int heads, loose, together;     // heads of which shares are dealt together
-  int before, begin;              // how many shares of them there are, and the round in which single tiles begin
+  int place, blocks;  // this block, and how many there are
+  // Of all sequences; how many of the last ones are dealt out by tiles; how many share shares.
+  int heads, loose, together;
+  int before, begin;              // shares before the single tiles, and the round in which those begin
   Divisor shares{1}, singles{1};  // of those heads; and of a length
   int shift, turn = 0;
   bool second = false;  // of its share's two tiles
