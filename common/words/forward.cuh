@@ -118,13 +118,13 @@ struct Work : Message<12> {
   }
 };
 
-// 99_unaided, in line. Where a head of all sequences is: of which sequence, and which head of queries and of keys there.
+// 99_unaided, in line. Where a head of all sequences is: of which one, and which head of queries and of keys there.
 struct Head {
   int sequence, head, kv_head;
 };
 
-// 48_scores. A head's sink in log2 units, as maxima are, or that of no key; it is numbered among all sequences or within
-// its own.
+// 48_scores. A head's sink in log2 units, as maxima are, or that of no key. Heads are numbered among all sequences, or
+// within their own.
 __device__ __forceinline__ float sink_of(const ScoreParams& p, const Head& at LADDER_SITE_PARAMETER) {
   return p.sinks == nullptr ? NO_KEY : fmaxf(ld_global_f32(p.sinks + at.head LADDER_SITE) * LOG2E, NO_KEY);
 }
