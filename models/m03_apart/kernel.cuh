@@ -47,7 +47,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
                                        float (&normalise)[2], const TensorMap& O_map) {
   using Element = typename C::Element;
   constexpr int BR = C::BR, BC = C::BC, BLOCKS = C::BLOCKS;
-  constexpr int QK_N_TILES = BC / 8, PV_N_TILES = C::COLUMNS / 8;
+  constexpr int PV_N_TILES = C::COLUMNS / 8;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
 
   // Descriptors. Rows of V are the k dimension (MN-major), so the distance from one panel to the next is told as well.

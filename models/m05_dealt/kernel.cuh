@@ -218,7 +218,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     const Work work = smem.told(round);
     const auto at = [&](int head) -> Head {
       const int sequence = work[Work::SEQUENCE];
-      return {sequence, head - sequence * p.heads};
+      return {sequence, head - sequence * p.heads, 0};
     };
     store_rows<Element, BR, !Mask::IS_WHOLE>(smem.Q.tiles + smem.Q.at(round), O_frag, normalise, work, at, O_map);
   };
