@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(ROW_THREADS) deltas(ModelGradientParams p) {
     const int first_key = max(query - seers.last_query(0), 0);
     st_global_b32(turns_of<C>(p, blockIdx.x, blockIdx.y) + threadIdx.x, threadIdx.x < 2 ? first_key / C::BC : 0);
   }
-  prepare_tile(p, tile);
+  prepare_tile(p, tile, blockIdx.x, blockIdx.y);
 }
 
 // What a warpgroup does: dK and dV of its 64 keys, and half of what the block adds to dQ.

@@ -88,7 +88,7 @@ template <class C>
 __global__ void __launch_bounds__(ROW_THREADS) deltas_and_looks(IntervalGradientParams p) {
   const QueryTile<C> tile(p, blockIdx.x);
   if (blockIdx.y == 0 && threadIdx.x < 32) look<C>(p, tile);
-  prepare_tile<C>(p, tile);
+  prepare_tile<C>(p, tile, blockIdx.x, blockIdx.y);
 }
 
 // Which tiles of queries see some of BC keys: from the first to the last one that does. A warp looks through all.

@@ -212,6 +212,9 @@ inline int max3_s32(int a, int b, int c) {
 // Correctly rounded to within 1 ulp, where the hardware has 2.
 float ex2_approx(float x);
 float tanh_approx(float x);
+// Correctly rounded.
+float lg2_approx(float x);
+float rcp_approx(float x);
 
 // ---- launches -----------------------------------------------------------------------------------------------------
 void griddepcontrol_launch_dependents(CallSite site = CallSite::current());

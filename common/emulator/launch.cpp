@@ -393,6 +393,15 @@ float tanh_approx(float x) {
   return std::bit_cast<float>((std::bit_cast<uint32_t>(result) + 0x1000u) & ~0x1fffu);
 }
 
+float lg2_approx(float x) {
+  return static_cast<float>(std::log2(static_cast<double>(std::fabs(x) < 0x1p-126f ? 0.0f : x)));  // .ftz
+}
+
+float rcp_approx(float x) {
+  const float result = 1.0f / (std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x);
+  return std::fabs(result) < 0x1p-126f ? std::copysign(0.0f, result) : result;  // .ftz
+}
+
 void run_grid(Device& device, dim3 grid, dim3 block, uint32_t cluster, uint32_t smem_bytes, void (*body)(const void*),
               const void* call, const void* kernel, bool is_dependent) {
   std::shared_ptr<GlobalShadow>& last = Launch::last_on(device);

@@ -1,4 +1,4 @@
-// Numbers: conversions between f32 and f16 or bf16, or 8 bits, bytes and bits of words, the exponential of the special-function unit, a maximum of three.
+// Numbers: conversions between f32 and f16 or bf16, or 8 bits, bytes and bits of words, what the special-function unit makes, a maximum of three.
 #pragma once
 #include <cstdint>
 #include "common/architecture.cuh"
@@ -123,6 +123,22 @@ __device__ __forceinline__ float tanh_approx(float x) {
 __device__ __forceinline__ float ex2_approx(float x) {
   float result;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+// log2(x) in one MUFU.LG2: an error of at most 2^-22, relative where x is not between 1/2 and 2, absolute there; of 0 and of
+// subnormal numbers, which count as 0, -infinity. Source: PTX ISA, "lg2", lg2.approx.ftz.f32.
+__device__ __forceinline__ float lg2_approx(float x) {
+  float result;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+// 1 / x in one MUFU.RCP: at most 1 ulp of error; subnormal numbers and results count as 0. Source: PTX ISA, "rcp",
+// rcp.approx.ftz.f32.
+__device__ __forceinline__ float rcp_approx(float x) {
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
 }
 

@@ -202,18 +202,17 @@ struct QueryTile {
 // (73_lengths, with 74_initial's order). Queries past the end, and those that see no key, get -infinity and 0: all
 // their weights are 0, and so is dS.
 template <class C>
-__device__ __forceinline__ void prepare_tile(const ModelGradientParams& p,
-                                             const QueryTile<C>& tile LADDER_SITE_PARAMETER) {
+__device__ __forceinline__ void prepare_tile(const ModelGradientParams& p, const QueryTile<C>& tile, int number,
+                                             int head LADDER_SITE_PARAMETER) {
   using T = typename C::T;
-  const int head = blockIdx.y;
   if (tile.rows <= 0) return;
-  float* const sum_of_dQ = dQ_sum_of<C>(p, blockIdx.x, head);
+  float* const sum_of_dQ = dQ_sum_of<C>(p, number, head);
   for (int tile_row = threadIdx.x / 8; tile_row < C::BR; tile_row += ROW_THREADS / 8) {
     const int query = tile.row + min(tile_row, tile.rows - 1);
     const float D = row_dot<C::HEAD_DIM, 1, T, int64_t>(p.O, p.dO, offset_of(p.O_strides, tile.sequence, head, query),
                                                         p.d LADDER_SITE);
     if (threadIdx.x % 8 == 0) {
-      float* const at = rows_of<C>(p, blockIdx.x, head) + in_lane_order(tile_row);
+      float* const at = rows_of<C>(p, number, head) + in_lane_order(tile_row);
       const float LSE = ld_global_f32(p.LSE + offset_of(p.LSE_strides, tile.sequence, head, query) LADDER_SITE);
       const bool sees = tile_row < tile.rows && LSE != -INFINITY;
       st_global_f32(at, sees ? -LSE / p.softmax_scale : -INFINITY LADDER_SITE);
@@ -226,7 +225,7 @@ __device__ __forceinline__ void prepare_tile(const ModelGradientParams& p,
 // Grid (tiles of queries, heads).
 template <class C>
 __global__ void __launch_bounds__(ROW_THREADS) deltas(ModelGradientParams p) {
-  prepare_tile(p, QueryTile<C>(p, blockIdx.x));
+  prepare_tile(p, QueryTile<C>(p, blockIdx.x), blockIdx.x, blockIdx.y);
 }
 
 // The same, and who adds to the tile first (87_inturn): of the tiles of keys that its queries see, the first. Each one
@@ -243,18 +242,16 @@ __global__ void __launch_bounds__(ROW_THREADS) deltas_and_turns(ModelGradientPar
     const int first_key = max(query - seers.last_query(0), 0);
     st_global_b32(turns_of<C>(p, blockIdx.x, blockIdx.y) + threadIdx.x, threadIdx.x < 2 ? first_key / C::BC : 0);
   }
-  prepare_tile(p, tile);
+  prepare_tile(p, tile, blockIdx.x, blockIdx.y);
 }
 
 // dQ, from the sum, when all blocks have added to it (73_lengths). Eight columns of a tile's rows r and r + 8 are 16
 // numbers of four lanes, side by side: a thread has these, and eight threads have 64 columns.
-// Grid (tiles of queries, heads).
 template <class C>
-__global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientParams p) {
+__device__ __forceinline__ void finish_tile(const ModelGradientParams& p, int number, int head LADDER_SITE_PARAMETER) {
   using T = typename C::T;
-  const int head = blockIdx.y;
   const float scale = p.softmax_scale;
-  const QueryTile<C> tile(p, blockIdx.x);
+  const QueryTile<C> tile(p, number);
   if (tile.rows <= 0) return;
   for (int i = threadIdx.x; i < C::BR * C::HEAD_DIM / 16; i += ROW_THREADS) {
     const int column_tile = i % 8, four_lanes = i / 8 % 32, panel = i / 256;  // of a warpgroup: its 32 times four lanes
@@ -262,17 +259,22 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientPara
     if (column >= p.d) continue;
     uint32_t pairs[2][4];
     load_lanes<T>(pairs,
-                  dQ_sum_of<C>(p, blockIdx.x, head) + panel * PANEL_COLS * C::BR + column_tile * 512 + four_lanes * 16,
-                  scale);
+                  dQ_sum_of<C>(p, number, head) + panel * PANEL_COLS * C::BR + column_tile * 512 + four_lanes * 16,
+                  scale LADDER_SITE);
     for (int lane_row = 0; lane_row < 2; ++lane_row) {
       const int row = four_lanes / 8 * 16 + lane_row * 8 + four_lanes % 8, query = tile.row + row;
       if (row >= tile.rows) continue;
-      const float LSE = ld_global_f32(p.LSE + offset_of(p.LSE_strides, tile.sequence, head, query));
+      const float LSE = ld_global_f32(p.LSE + offset_of(p.LSE_strides, tile.sequence, head, query) LADDER_SITE);
       const uint32_t(&four)[4] = pairs[lane_row];  // without any key the sum is 0 times K, which may be NaN
       st_global_v4(static_cast<T*>(p.dQ) + offset_of(p.Q_strides, tile.sequence, head, query) + column,
-                   LSE == -INFINITY ? uint4{0, 0, 0, 0} : uint4{four[0], four[1], four[2], four[3]});
+                   LSE == -INFINITY ? uint4{0, 0, 0, 0} : uint4{four[0], four[1], four[2], four[3]} LADDER_SITE);
     }
   }
+}
+// Grid (tiles of queries, heads).
+template <class C>
+__global__ void __launch_bounds__(ROW_THREADS) query_gradients(ModelGradientParams p) {
+  finish_tile<C>(p, blockIdx.x, blockIdx.y);
 }
 
 // Which keys a block has (73_lengths): BC from `first_key` on, of a sequence's head. The list's heads take turns, so

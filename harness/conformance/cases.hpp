@@ -302,6 +302,16 @@ inline std::vector<uint32_t> rounding_inputs_8(int mantissa) {
   return words;
 }
 
+// Positive numbers, but for those between 1/2 and 2, whose logarithm has an absolute error; and 0, and what counts as 0.
+inline std::vector<uint32_t> positive_numbers() {
+  std::vector<uint32_t> words = bits_of({0.0f, 1e-40f, std::numeric_limits<float>::infinity()});
+  for (const uint32_t exponent : {1u, 2u, 64u, 100u, 124u, 125u, 128u, 129u, 130u, 140u, 191u, 252u, 253u, 254u}) {
+    for (const uint32_t mantissa : {0x000000u, 0x000001u, 0x123456u, 0x400000u, 0x7fffffu})
+      words.push_back(exponent << 23 | mantissa);
+  }
+  return words;
+}
+
 inline std::vector<uint32_t> exponents() {
   constexpr float INF = std::numeric_limits<float>::infinity(), NOT_A_NUMBER = std::numeric_limits<float>::quiet_NaN();
   std::vector<uint32_t> words = bits_of({
@@ -722,6 +732,12 @@ inline std::vector<ladder::conformance::Case> all_cases() {
     {.primitive = "ex2_approx", .what = "2^x; an approximation, held to 2 ulp of these words",
      .layout = "each line: x, 2^x (f32)", .kernel = f32_to_case<To::exp2>, .input = exponents(),
      .output_words = 2 * exponents().size(), .threads = size(exponents()), .words_per_line = 2, .max_ulp = 2},
+    {.primitive = "lg2_approx", .what = "log2(x); an approximation, held to 2^-22 of these words",
+     .layout = "each line: x, log2(x) (f32)", .kernel = f32_to_case<To::log2>, .input = positive_numbers(),
+     .output_words = 2 * positive_numbers().size(), .threads = size(positive_numbers()), .words_per_line = 2, .max_ulp = 4},
+    {.primitive = "rcp_approx", .what = "1 / x; an approximation, held to 1 ulp of these words",
+     .layout = "each line: x, 1 / x (f32)", .kernel = f32_to_case<To::inverse>, .input = positive_numbers(),
+     .output_words = 2 * positive_numbers().size(), .threads = size(positive_numbers()), .words_per_line = 2, .max_ulp = 1},
     {.primitive = "launch.f32_arithmetic", .what = "f32 as C++ has it, at its ends: NaN is any NaN",
      .layout = "each line: a, b, fmaxf, fminf, a + b, a * b, a / b", .kernel = f32_arithmetic_case, .input = pairs_of_ends(),
      .output_words = 7 * size(pairs_of_ends()) / 2, .threads = size(pairs_of_ends()) / 2, .words_per_line = 7, .max_ulp = 1},

@@ -1127,7 +1127,7 @@ __global__ void wmma_mma_case(const uint32_t* in, uint32_t* out) {
 // ---- numbers ----------------------------------------------------------------------------------------------------
 // Each thread converts one value and writes argument and result side by side, so that the fixture can be read.
 
-enum class To { f16, bf16, e4m3, e5m2, exp2, tanh };
+enum class To { f16, bf16, e4m3, e5m2, exp2, log2, inverse, tanh };
 
 template <To TO>
 __device__ __forceinline__ uint32_t converted(float low, float high) {
@@ -1142,6 +1142,8 @@ __device__ __forceinline__ uint32_t converted(float value) {
   if constexpr (TO == To::f16) result.bits = to_f16(value).bits;
   if constexpr (TO == To::bf16) result.bits = to_bf16(value).bits;
   if constexpr (TO == To::exp2) result.value = ex2_approx(value);
+  if constexpr (TO == To::log2) result.value = lg2_approx(value);
+  if constexpr (TO == To::inverse) result.value = rcp_approx(value);
   if constexpr (TO == To::tanh) result.value = tanh_approx(value);
   return result.bits;
 }

@@ -16,8 +16,8 @@ namespace {
 constexpr size_t MOST_SMEM = 227 * 1024;  // per block, of any GPU so far (sm_90), and of the emulator
 
 // What a problem may ask for, by what of it that is seen, what is to be said of a variant that has it not, and what one pays that has
-// it where nobody asks: nothing, something, or something but where it is made for few rows.
-enum class Unasked { free, costs, costs_many };
+// it where nobody asks: nothing, something, something but where it is made for few rows, or something but in gradients.
+enum class Unasked { free, costs, costs_many, costs_forward };
 struct FeatureRow {
   Feature feature;
   std::string_view name, lacking;
@@ -31,7 +31,7 @@ constexpr FeatureRow FEATURES[] = {
     {GROUPED, "grouped", "needs as many heads of keys as of queries",
      [](const Spec& spec) { return spec.key_heads() != spec.heads; }},
     {WINDOW, "window", "has no window", [](const Spec& spec) { return spec.left >= 0 || spec.right >= 0; },
-     Unasked::costs},
+     Unasked::costs_forward},
     {SOFTCAP, "softcap", "has no softcap", [](const Spec& spec) { return spec.softcap > 0; }, Unasked::costs},
     {ALIBI, "alibi", "has no ALiBi", [](const Spec& spec) { return spec.alibi; }, Unasked::costs},
     {SINK, "sink", "has no sink", [](const Spec& spec) { return spec.sink; }},
@@ -160,7 +160,8 @@ uint32_t needs(const Spec& spec) {
 int unasked(const Variant& variant, const Spec& spec) {
   return static_cast<int>(std::ranges::count_if(FEATURES, [&](const FeatureRow& row) {
     return variant.takes(row.feature) && !row.asked(spec) &&
-           (row.unasked == Unasked::costs || (row.unasked == Unasked::costs_many && variant.few_rows == 0));
+           (row.unasked == Unasked::costs || (row.unasked == Unasked::costs_many && variant.few_rows == 0) ||
+            (row.unasked == Unasked::costs_forward && variant.accepts.formula != "backward"));
   }));
 }
 

@@ -29,6 +29,16 @@ template <class C, int D>
 Counts predict(const Shape& shape) {
   return Products<C, D>(shape).counts();
 }
+// Where dQ and dK of a tile run beside the next tile's exponentials, and dP begins before these end.
+template <class C, int D>
+Counts predict_afterwards(const Shape& shape) {
+  const Products<C, D> products(shape);
+  const uint64_t beside = products.later * (products.KEY_SLICES + products.QUERY_SLICES);
+  const uint64_t left = products.pairs * products.QUERY_SLICES + beside + products.later * products.D_SLICES;
+  Counts counts = products.counts(left, 2 * products.blocks);
+  counts.wgmma_beside_exponentials = beside;
+  return counts;
+}
 // Where who meets whom is data: walk_of(shape, sequence, first key, BR, BC) tiles of queries meet a tile of keys.
 template <class C, int D, int64_t (*walk_of)(const Spec&, int, int64_t, int64_t, int64_t)>
 Counts predict_walks(const Shape& shape) {

@@ -997,6 +997,9 @@ const Row ROWS[] = {
     // Of several heads, work that is dealt out by shares of a head goes on in the middle of one.
     {.name = "five tiles, masked", .mistake = "work that goes on in the middle of a head", .when = MASKED, .tiles = 5, .heads = 4,
      .recorded = true},
+    {.name = "three tiles of queries of three heads, masked", .mistake = "a head or a tile that is left over where they are dealt out by twos",
+     .when = MASKED, .only_if = deals_out,
+     .make = [](const Plan& p) { return std::vector{p.few(1, 3, 3 * std::max(1, p.variant.tile.br) - 5)}; }},
     {.name = "six tiles, masked", .mistake = "a remainder of two of the loop over tiles", .when = MASKED, .tiles = 6},
     {.name = "seven tiles, masked", .mistake = "a remainder of three", .when = MASKED, .tiles = 7},
     {.name = "eight tiles, masked", .mistake = "no remainder", .when = MASKED, .tiles = 8},

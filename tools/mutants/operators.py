@@ -22,8 +22,8 @@ SWAPS = {"+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "^": "+", "&": "|", "
          "+=": "-=", "-=": "+=", "*=": "/=", "/=": "*=", "|=": "&=", "&=": "|=", "^=": "|=", "%=": "/=", "<<=": ">>=", ">>=": "<<="}
 RELATIONS = {"<", "<=", ">", ">="}
 ASSIGNMENTS = {"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="}
-FLOAT_CALLS = {"fmaxf", "fminf", "logf", "ex2_approx", "to_float", "ld_global_f32", "__int_as_float", "__uint_as_float",
-               "exp2f", "expf", "rcp_approx", "float", "double", "sqrt", "abs", "exp", "log"}
+FLOAT_CALLS = {"fmaxf", "fminf", "logf", "ex2_approx", "lg2_approx", "rcp_approx", "to_float", "ld_global_f32", "__int_as_float", "__uint_as_float",
+               "exp2f", "expf", "float", "double", "sqrt", "abs", "exp", "log"}
 
 
 @dataclass(frozen=True)
