@@ -16,7 +16,6 @@ const ladder::Registration registration({
     .name = "94_backwards",
     .previous = "91_afterwards",
     .role = ladder::Role::branch,
-    .untried = true,
     .idea =
         "The launches before and after the walk go through all rows backwards: what was written last is read first.",
     .limit =

@@ -76,6 +76,7 @@ struct Variant {
   int few_rows = 0;
   int few_tiles = 0;
   int few_keys = 0;
+  bool masked = false;
   bool several = false;
   bool same_bits = false;
   float largest_score = 0;

@@ -22,7 +22,6 @@ const ladder::Registration registration({
     .name = "m06_brief",
     .previous = "m01_middles",
     .role = ladder::Role::branch,
-    .untried = true,
     .idea = "A row's logarithm and its quotient are an instruction each.",
     .limit = "In m01_middles a row's logarithm and its quotient are some forty instructions, one after the other, "
              "where a tile of queries ends and the warp has nothing else to do.",

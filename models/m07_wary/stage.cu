@@ -22,7 +22,6 @@ const ladder::Registration registration({
     .name = "m07_wary",
     .previous = "m06_brief",
     .role = ladder::Role::port,
-    .untried = true,
     .more_lines = {ladder::MoreLines::port, "What 33, 36 and 37 found, for the scores that models have."},
     .idea = "A warp that was surprised is careful with the next queries, too, and compares scores as integers.",
     .limit = "In m06_brief a warp that has learned to look before it makes weights forgets it with its queries. Where "

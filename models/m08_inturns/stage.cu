@@ -17,6 +17,7 @@ template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest = ladder::models::variant<typename C::Element>(std::move(rest), ladder::MODELS | ladder::SINK, C::COLUMNS,
                                                       C::COLUMNS < HEAD_DIM ? 8 : 104);
+  rest.masked = true;
   rest.few_keys = 4096;  // of 16384 a pair of blocks that brings them once is faster
   return ladder::make_variant<C>(run<C>, flash_attention<C, NoMask>, predict<C>, std::move(rest));
 }
@@ -25,7 +26,6 @@ const ladder::Registration registration({
     .name = "m08_inturns",
     .previous = "m07_wary",
     .role = ladder::Role::branch,
-    .untried = true,
     .idea = "The two warpgroups start their products by turns, and O is scaled outside of a turn.",
     .limit = "In m07_wary an exponential takes a careful warp 16 clocks where it could take 8, by samples of its "
              "instructions on peaky inputs: both warpgroups make theirs at the same time, and share the "

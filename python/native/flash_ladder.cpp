@@ -211,7 +211,7 @@ const Rung& nearest_to(const Spec& spec) {
 
 // Of the rung of that name; or, of all that can, the best by these, one after the other: made for few queries, or for few tiles of them,
 // where there are so few, and else not; the newest instructions; one that a card has run, and that has not lost; under a mask
-// one whose few_keys are enough, and not it where heads share keys in pairs; made for sequences of
+// one whose few_keys are enough, and not it where heads share keys in pairs; not one made for a mask, where there is none; made for sequences of
 // unlike lengths, where a cache has several, and else not; any strides; the fewest columns; lists of blocks where they are asked for
 // alone; the fewest things that are not asked for, windows, functions of scores, gradients whose bits are the same each time (43 and 44 are
 // slower than 42 where no window is asked, and several lengths have kernels of their own; a sink costs no clocks, nor, where queries are
@@ -251,7 +251,7 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
                         (spec.keys() > variant.few_keys || spec.heads / spec.key_heads() % 2 == 0);
     const int unfit = for_few ? (rows <= most_rows ? 0 : 3) : is_short ? 1 : 2;
     return std::tuple(unfit, -rung.min_sm, !for_few && rung.max_sm == 0, rung.untried, rung.role == Role::lost, is_far,
-                      variant.several != unequal, !variant.takes(STRIDES), columns,
+                      variant.masked && !spec.causal, variant.several != unequal, !variant.takes(STRIDES), columns,
                       variant.takes(BLOCKS) && !spec.blocks, idle);
   };
   Kernel best{nullptr, nullptr};

@@ -884,7 +884,7 @@ Expectation expectation_of(std::string_view name) {
 }
 
 // Primitives that no GPU has answered for yet. Whoever records their fixtures takes them off this list.
-const std::set<std::string> AWAITING_FIXTURE = {"lg2_approx", "rcp_approx"};
+const std::set<std::string> AWAITING_FIXTURE = {};
 
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file);
