@@ -15,7 +15,8 @@ ladder::Variant variant(ladder::Variant rest = {}) {
 const ladder::Registration registration({
     .name = "91_afterwards",
     .previous = "82_nearby",
-    .role = ladder::Role::branch,
+    .role = ladder::Role::port,
+    .more_lines = {ladder::MoreLines::port, "What 84 found, for rows of 128 columns."},
     .idea = "A tile's dQ and dK are made in the next tile's step, with rows of 128 columns, too.",
     .limit = "In 82_nearby the warpgroups meet at a tile's dS, start dQ and dK, and wait for both: between dV and dQ, "
              "and between dK and the next S, nothing multiplies.",

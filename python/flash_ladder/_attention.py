@@ -416,10 +416,10 @@ class Why:
         lines = [f"{self.problem}: " + (f"{self.rung} ({self.variant}), on {self.device}" if self.rung else "no rung takes it")]
         if self.largest_score:
             lines.append(f"  scores up to 2^{math.log2(self.largest_score):.4g} (score * log2(e)); {self.says_why} says why")
-        # Those that stand nearest to it in the ladder; without one, those that lack least.
+        # Those that stand nearest to it in the ladder, and solve the same formula; without one, those that lack least.
         place = {each["rung"]: at for at, each in enumerate(_native.rungs())}
         if self.rung:
-            near = sorted(place, key=lambda name: abs(place[name] - place[self.rung]))
+            near = sorted(place, key=lambda name: (" solves " in f" {self.refused.get(name, '')}", abs(place[name] - place[self.rung])))
         else:
             near = sorted(self.refused, key=lambda name: len(self.refused[name]))
         also, refused = ([name for name in near if name in those] for those in (self.also, self.refused))
