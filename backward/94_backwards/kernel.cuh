@@ -1,5 +1,5 @@
 // 94_backwards: the launches before and after the walk go through all rows backwards.
-// Before:  in 91_afterwards the first launch ends, and the last one begins, with what the L2 cache has long let go of.
+// Before:  in 91_afterwards the walk begins, and so does the launch behind it, with what the L2 cache has long lost.
 // Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 226 KiB (K, V 32 each; Q, dO, LSE, D 3 x 32.5; dS 2 x 16;
 //          dQ 32).
 //          Needs d <= 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, sm_90a.

@@ -734,7 +734,7 @@ inline std::vector<ladder::conformance::Case> all_cases() {
      .output_words = 2 * exponents().size(), .threads = size(exponents()), .words_per_line = 2, .max_ulp = 2},
     {.primitive = "lg2_approx", .what = "log2(x); an approximation, held to 2^-22 of these words",
      .layout = "each line: x, log2(x) (f32)", .kernel = f32_to_case<To::log2>, .input = positive_numbers(),
-     .output_words = 2 * positive_numbers().size(), .threads = size(positive_numbers()), .words_per_line = 2, .max_ulp = 4},
+     .output_words = 2 * positive_numbers().size(), .threads = size(positive_numbers()), .words_per_line = 2, .max_ulp = 2},
     {.primitive = "rcp_approx", .what = "1 / x; an approximation, held to 1 ulp of these words",
      .layout = "each line: x, 1 / x (f32)", .kernel = f32_to_case<To::inverse>, .input = positive_numbers(),
      .output_words = 2 * positive_numbers().size(), .threads = size(positive_numbers()), .words_per_line = 2, .max_ulp = 1},

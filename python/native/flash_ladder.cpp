@@ -213,7 +213,7 @@ const Rung& nearest_to(const Spec& spec) {
 // where there are so few, and else not; the newest instructions; one that a card has run, and that has not lost; under a mask
 // one whose few_keys are enough, and not it where heads share keys in pairs; not one made for a mask, where there is none; made for sequences of
 // unlike lengths, where a cache has several, and else not; any strides; the fewest columns; lists of blocks where they are asked for
-// alone; the fewest things that are not asked for, windows, functions of scores, gradients whose bits are the same each time (43 and 44 are
+// alone; the fewest things that are not asked for, windows (but for gradients), functions of scores, gradients whose bits are the same each time (43 and 44 are
 // slower than 42 where no window is asked, and several lengths have kernels of their own; a sink costs no clocks, nor, where queries are
 // few, a cache); the last of the ladder. Instructions of one architecture alone are newer than any that the next one has, too; but not
 // where queries are few, when it is memory that counts.
