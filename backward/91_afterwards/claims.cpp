@@ -4,7 +4,9 @@
 using namespace ladder;
 using namespace ladder::claims;
 
-CLAIM("three eighths of a walk's products are on their way while exponentials are asked for: dQ and dK of the tile before") {
+CLAIM(
+    "three eighths of a walk's products are on their way while exponentials are asked for: dQ and dK of the tile "
+    "before") {
   const Spec longer = asked("n=1024"), shorter = asked("nq=512 nk=1024");
   const auto walk = [&](const Rung& rung) {  // over 512 queries more, of the same keys
     const auto now = counted(rung, longer), half = counted(rung, shorter);
