@@ -7,13 +7,13 @@
 //          sinks: [heads] f32, or null.
 #pragma once
 #include "common/gpu.cuh"
-#include "common/words/forward.cuh"
+#include "common/words/forward_wary.cuh"
 
 namespace {
 
-// 44_told spells these out, 43_window the softmax below, 41_rows what starts a kernel, 99_unaided Divisor.
+// 44_told spells these out, m07_wary the softmax, 41_rows what starts a kernel, 99_unaided Divisor.
 using forward::Causal, forward::Divisor, forward::LOG2E, forward::NoMask, forward::NO_KEY, forward::release_Q;
-using forward::rows_map, forward::Tail;
+using forward::rows_map, forward::Tail, forward::WarySoftmax;
 
 constexpr int HEAD_DIM = 128;
 constexpr int ROW_BYTES = HEAD_DIM * 2;  // 128 halves = 256 B
@@ -30,69 +30,6 @@ struct Config : forward::Tile<T, BR, BC, WARPS, STAGES, BLOCKS> {
   static constexpr int COLUMNS = COLUMNS_UP_TO;
   static constexpr uint32_t SMEM_BYTES = 2 * (BR + STAGES * BC) * ROW_BYTES + (4 * STAGES + 4) * 8;  // and mbarriers
   using Alone = Config<T, BR, BC, WARPS, STAGES, COLUMNS_UP_TO, 1>;
-};
-
-// How far a score may outgrow its row's maximum while a warp is careful, in log2 units: then no sum is near its limit.
-template <class T>
-constexpr float RAISE_ABOVE = forward::RESCALE_ABOVE;
-template <>
-constexpr float RAISE_ABOVE<bf16> = 56;
-constexpr int CALM = 2;  // tiles of queries without a surprise, after which a warp is careful no more
-
-// forward::Softmax, with what 33_remember, 36_bits and 37_plain found.
-template <class T, int BC>
-struct Softmax : forward::Softmax<T, BC> {
-  using Base = forward::Softmax<T, BC>;
-  using Base::careful, Base::limit, Base::max, Base::rescale, Base::scale_log2, Base::sum;
-  using typename Base::Scores, typename Base::Weights;
-  int calm = CALM;  // so many tiles of queries ago a later tile of keys raised a maximum
-
-  __device__ __forceinline__ void begin(float sink, bool counts) {
-    Base::begin(sink, counts);
-    careful |= calm < CALM;
-    ++calm;
-  }
-  // The bits of floats, taken as integers, are in the floats' order, unless both are negative. So this is the largest
-  // of a lane's scores of a row, or some negative one where all are.
-  __device__ __forceinline__ static float largest_bits(Scores S, int lane_row) {
-    int bits[2] = {1 << 31, 1 << 31};  // two chains: each next maximum waits for the last one of its chain
-#pragma unroll
-    for (int key_tile = 0; key_tile < BC / 8; ++key_tile)
-      bits[key_tile % 2] = max3_s32(bits[key_tile % 2], __float_as_int(S[key_tile][2 * lane_row]),
-                                    __float_as_int(S[key_tile][2 * lane_row + 1]));
-    return __int_as_float(max3_s32(bits[0], bits[0], bits[1]));
-  }
-  // Raises the maxima of a warp in which a score has outgrown its row's. A negative one is not the largest, and where
-  // the maximum is far below 0 it could be outgrown all the same. A row that has met a huge score always asks.
-  __device__ __forceinline__ void raise(Scores S) {
-    float to[2];
-    bool unsure = false;
-    for (int lane_row = 0; lane_row < 2; ++lane_row) {
-      const float score = largest_bits(S, lane_row);
-      unsure |= score < 0 && max[lane_row] < -RAISE_ABOVE<T>;
-      to[lane_row] = score * scale_log2;
-    }
-    rescale = vote_any(unsure || limit < 0 || fmaxf(to[0] - max[0], to[1] - max[1]) > RAISE_ABOVE<T>);
-    if (!rescale) return;
-    if (unsure) {
-      for (int lane_row = 0; lane_row < 2; ++lane_row) to[lane_row] = lane_max(S, lane_row) * scale_log2;
-    }
-    Base::raise_max(to);
-  }
-  __device__ __forceinline__ void weigh(Scores S, Weights P, bool is_first) {  // the whole warp: an exchange needs it
-    bool sure = rescale = false;
-    float tile_sum[2];
-    if (is_first) Base::look(S, true, {0, 0});
-    if (!is_first && careful) {
-      raise(S);
-      sure = !rescale;
-    }
-    exp2_weights<T>(S, P, scale_log2, max, tile_sum);
-    if (!is_first && !sure && vote_any(fmaxf(tile_sum[0], tile_sum[1]) >= limit)) Base::weigh_again(S, P, tile_sum);
-    for (int lane_row = 0; lane_row < 2; ++lane_row) sum[lane_row] += tile_sum[lane_row];
-    rescale &= !is_first;  // then O is 0
-    if (rescale) calm = 0;
-  }
 };
 
 template <class C>
@@ -200,9 +137,9 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
   const uint64_t Q_rows = wgmma_descriptor(smem.Q.tiles + warpgroup * 64 * PANEL_ROW_BYTES);
   const uint64_t K_tiles = wgmma_descriptor(smem.K.tiles),
                  V_tiles = wgmma_descriptor(smem.V.tiles, BC * PANEL_ROW_BYTES);
-  Softmax<Element, BC> softmax = {};
+  WarySoftmax<Element, BC> softmax = {};
   softmax.scale_log2 = p.softmax_scale * LOG2E;
-  using Weights = typename Softmax<Element, BC>::Weights;
+  using Weights = typename WarySoftmax<Element, BC>::Weights;
   float O_frag[PV_N_TILES][4], S_frag[QK_N_TILES][4];    // FragmentC: registers 0, 1 are of a row, 2, 3 of 8 below
   uint32_t P_even[PV_K_TILES][4], P_odd[PV_K_TILES][4];  // by the tile's number: one is made while PV reads the other
 
