@@ -55,6 +55,9 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     return;
   }
   setmaxnreg_inc<CONSUMER_REGISTERS>();  // waits until the producer has given its registers back
+  // QK  S of each tile of queries, and dP.
+  // SOFTMAX  P and dS of it.
+  // PV  dV of it, and dQ and dK of the tile before.
   differentiate_afterwards<VARLEN>(p, smem, keys, seers, first_tile, end_tile, tiles, dK_map, dV_map);
 }
 
