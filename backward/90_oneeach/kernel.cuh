@@ -26,7 +26,7 @@ template <class T_, int D, int STAGES_>
 struct Config {
   using T = T_;
   static constexpr int HEAD_DIM = D, BR = 64, BC = 64, WARPS = 12, STAGES = STAGES_, THREADS = WARPS * 32 + 128;
-  static constexpr int PANELS = D / PANEL_COLS, COLUMN_TILES = D / 8, D_SLICES = D / 16;
+  static constexpr int SUM_COLUMNS = D, PANELS = D / PANEL_COLS, COLUMN_TILES = D / 8, D_SLICES = D / 16;
   static constexpr int QUERY_SLICES = BR / 16, KEY_SLICES = BC / 16, dQ_PIECES = D / dQ_COLS;
   static constexpr bool IN_TURN = false;
   static constexpr uint32_t ROW_BYTES = D * 2, K_BYTES = BC * ROW_BYTES, Q_BYTES = BR * ROW_BYTES;

@@ -5,11 +5,8 @@ namespace {
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
-  rest = ladder::backward::any_d<typename C::T>(std::move(rest),
-                                                ladder::backward::list_and_sum_bytes<C, HEAD_DIM + 2, Sequence>,
-                                                ladder::WINDOW | ladder::VARLEN, HEAD_DIM, PANEL_COLS + 8);
-  return ladder::make_variant<C>(run<C>, gradients<C, false>, ladder::backward::predict_afterwards<C, HEAD_DIM>,
-                                 std::move(rest));
+  return ladder::make_variant<C>(run<C>, gradients<C, false>, ladder::backward::predict_afterwards<C>,
+                                 ladder::backward::nearby<C, Sequence>(std::move(rest)));
 }
 
 const ladder::Registration registration({

@@ -1,5 +1,5 @@
 // The walk of a gradient kernel in which a tile's dQ and dK are made in the next tile's step: what 91_afterwards spells
-// out, and 94 and all behind say.
+// out, and 94 and all behind say. With fewer columns (g01_narrow) V can stay in registers (g02_kept).
 #pragma once
 #include "common/words/backward_models.cuh"
 
@@ -40,6 +40,16 @@ __device__ __forceinline__ void differentiate_afterwards(const ModelGradientPara
   uint32_t dS_frag[QUERY_SLICES][4];
   mbarrier_wait_parity(smem.full_K, 0 LADDER_SITE);  // safe to read K and V: they have landed
 
+  // V is A of dP: in shared memory, or where a kernel keeps it, in registers (g02_kept), each number once.
+  uint32_t V_frag[C::KEEPS_V ? C::D_SLICES : 1][4];
+  if constexpr (C::KEEPS_V) {
+    const uint32_t lane = threadIdx.x % 32, rows = smem.V + (threadIdx.x / 32 * 16 + lane % 16) * PANEL_ROW_BYTES;
+#pragma unroll
+    for (int slice = 0; slice < C::D_SLICES; ++slice)
+      ldmatrix_x4(V_frag[slice], rows + slice / 4 * BC * PANEL_ROW_BYTES +
+                                     ((slice % 4 * 2 + lane / 16) ^ (lane % 8)) * 16 LADDER_SITE);
+  }
+
   // Of a tile, during the next one: dQ[64 queries x 64 columns] = dS K, of all keys of the block.
   const auto start_dQ = [&](int tile, float(&dQ_frag)[PANEL_COLS / 8][4]) {
     mbarrier_wait_parity(full_dS, tile % 2 LADDER_SITE);  // safe to read dS, the other warpgroup's too
@@ -71,13 +81,20 @@ __device__ __forceinline__ void differentiate_afterwards(const ModelGradientPara
     smem.ring.wait_full(tile LADDER_SITE);
     begin_tile(S_frag, rows LADDER_SITE);
     wgmma_fence(S_frag);
-    issue_scores<T, C::HEAD_DIM, BC, BR>(S_frag, K_rows, wgmma_advance(Q_tiles, stage * C::Q_BYTES) LADDER_SITE);
+    issue_scores<T, C::COLUMNS, BC, BR>(S_frag, K_rows, wgmma_advance(Q_tiles, stage * C::Q_BYTES) LADDER_SITE);
     wgmma_commit(LADDER_SITE_ALONE);
     float dP_frag[BR / 8][4];
     const auto start_dP = [&] {  // dP^T = V dO^T - D
       begin_tile(dP_frag, rows + BR * 4 LADDER_SITE);
-      wgmma_fence(dP_frag);
-      issue_scores<T, C::HEAD_DIM, BC, BR>(dP_frag, V_rows, dO_here LADDER_SITE);
+      if constexpr (C::KEEPS_V) {
+        wgmma_fence(dP_frag, V_frag);
+#pragma unroll
+        for (int slice = 0; slice < C::D_SLICES; ++slice)
+          multiply_rs<T>(dP_frag, V_frag[slice], wgmma_advance(dO_here, slices_on<BR>(slice)), true LADDER_SITE);
+      } else {
+        wgmma_fence(dP_frag);
+        issue_scores<T, C::COLUMNS, BC, BR>(dP_frag, V_rows, dO_here LADDER_SITE);
+      }
       wgmma_commit(LADDER_SITE_ALONE);
     };
     // SOFTMAX  beside dQ and dK of the tile before, and beside dP. dP takes dQ's registers.

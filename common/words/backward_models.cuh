@@ -218,8 +218,8 @@ __device__ __forceinline__ void prepare_tile(const ModelGradientParams& p, const
       st_global_f32(at, sees ? -LSE / p.softmax_scale : -INFINITY LADDER_SITE);
       st_global_f32(at + C::BR, sees ? -D : 0.0f LADDER_SITE);
     }
-    for (int column = threadIdx.x % 8 * 4; column < C::HEAD_DIM; column += 32)
-      st_global_v4(sum_of_dQ + tile_row * C::HEAD_DIM + column, {0, 0, 0, 0} LADDER_SITE);
+    for (int column = threadIdx.x % 8 * 4; column < C::SUM_COLUMNS; column += 32)
+      st_global_v4(sum_of_dQ + tile_row * C::SUM_COLUMNS + column, {0, 0, 0, 0} LADDER_SITE);
   }
 }
 // Grid (tiles of queries, heads).
@@ -364,12 +364,13 @@ __device__ __forceinline__ void add_dQ(const ModelGradientParams& p, const Smem<
                                        const Keys<C>& keys, int group, int first_tile, int end_tile,
                                        int tiles LADDER_SITE_PARAMETER) {
   const uint32_t full = smem.dQ_barriers + half * 16, empty = full + 8;
+  constexpr uint32_t second = (C::SUM_COLUMNS - C::HEAD_DIM / 2) * C::BR * 4;  // bytes of the second half
   int head = keys.kv_head * group, q_tile = first_tile;
 #pragma unroll 1  // as above
   for (int tile = 0; tile < tiles; ++tile) {
     mbarrier_wait_parity(full, tile % 2 LADDER_SITE);  // safe to read dQ: its warps have stored it
     cp_reduce_async_bulk_add_f32(dQ_sum_of<C>(p, keys.sequence.first_tile + q_tile, head) + half * (C::dQ_BYTES / 4),
-                                 smem.dQ + half * C::dQ_BYTES, C::dQ_BYTES LADDER_SITE);
+                                 smem.dQ + half * C::dQ_BYTES, half == 0 ? C::dQ_BYTES : second LADDER_SITE);
     if (++q_tile == end_tile) q_tile = first_tile, ++head;
     cp_async_bulk_commit(LADDER_SITE_ALONE);
     cp_async_bulk_wait_read<0>(

@@ -30,13 +30,14 @@ Counts predict(const Shape& shape) {
   return Products<C, D>(shape).counts();
 }
 // Where dQ and dK of a tile run beside the next tile's exponentials, and dP begins before these end.
-template <class C, int D>
+template <class C>
 Counts predict_afterwards(const Shape& shape) {
-  const Products<C, D> products(shape);
+  const Products<C, C::COLUMNS> products(shape);
   const uint64_t beside = products.later * (products.KEY_SLICES + products.QUERY_SLICES);
   const uint64_t left = products.pairs * products.QUERY_SLICES + beside + products.later * products.D_SLICES;
   Counts counts = products.counts(left, 2 * products.blocks);
   counts.wgmma_beside_exponentials = beside;
+  counts.gmem_bytes_reduced = products.tiles * C::BR * C::SUM_COLUMNS * sizeof(float);
   return counts;
 }
 // Where who meets whom is data: walk_of(shape, sequence, first key, BR, BC) tiles of queries meet a tile of keys.
@@ -91,6 +92,12 @@ uint64_t sum_and_turns_bytes(const Shape& shape) {
   return uint64_t(shape.batch_heads()) * (shape.n * COLUMNS + turns) * 4;
 }
 
+// Of a kernel with 94's walk.
+template <class C, class Sequence>
+Variant nearby(Variant rest) {
+  return any_d<typename C::T>(std::move(rest), list_and_sum_bytes<C, C::HEAD_DIM + 2, Sequence>, WINDOW | VARLEN,
+                              C::COLUMNS, C::HEAD_DIM / 2 + 8);
+}
 // Of a kernel that knows what was done to a score, of C::HEAD_DIM columns or up to a panel less.
 template <class C, class Sequence>
 Variant scores(Variant rest) {

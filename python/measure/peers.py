@@ -1,6 +1,7 @@
 """FlashAttention-3, FlashAttention-4, cuDNN or flash_ladder, on this card: each as its users call it, with tensors [batch, n, heads, d],
 in turns, one problem after the other. docs/which.md shows the rows. Whoever is not installed, or does not take a problem, is left out.
-    python3 python/measure/peers.py --csv docs/results/CARD_peers.csv --commit HASH [--only WORDS] [--rounds 8]"""
+    python3 python/measure/peers.py --csv docs/results/CARD_peers.csv --commit HASH [--only WORDS] [--rounds 8]
+With --grid, CARD_grid_peers.csv: the forward pass on each input set, with and without a mask, short and long."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import flash_ladder
+import inputs as input_sets
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -46,6 +48,7 @@ class Problem(NamedTuple):
     backward: bool = False
     deterministic: bool = False
     page: int | None = None  # keys lie in a cache, in pages of so many; 0: in one piece
+    inputs: str = "normal"
 
     @property
     def words(self) -> str:
@@ -115,15 +118,31 @@ def problems() -> list[Problem]:
     return found
 
 
+def grid() -> list[Problem]:
+    """Each of 16384 tokens, or somewhat fewer."""
+    found = []
+
+    def add(of: Problem, sets: tuple[str, ...], lengths: tuple[int, ...]) -> None:
+        found.extend(of._replace(inputs=inputs, causal=causal, batch=16384 // n, n_q=n, n_k=n)
+                     for inputs, causal, n in itertools.product(sets, (False, True), lengths))  # fmt: skip
+
+    of = Problem()
+    add(of, input_sets.SETS, (512, 1000, 1024, 2048, 4096, 8192, 16384))
+    for other in (of._replace(dtype=torch.float16), of._replace(d=64), of._replace(d=256, heads=8, kv_heads=8), of._replace(heads=32, kv_heads=8)):
+        add(other, ("normal", "sinks", "peaky"), (1024, 4096, 16384))
+    return found
+
+
 class Tensors:
-    """q, k, v, and of several lengths their ends; gradients are asked of them where the problem does. N(0, 1) from one seed."""
+    """q, k, v, and of several lengths their ends; gradients are asked of them where the problem does. From one seed."""
 
     def __init__(self, problem: Problem) -> None:
         torch.manual_seed(0)
         p = problem
         rows = [(sum(p.lengths), heads, p.d) for heads in (p.heads, p.kv_heads, p.kv_heads)] if p.lengths else [
             (p.batch, n, heads, p.d) for n, heads in ((p.n_q, p.heads), (p.n_k, p.kv_heads), (p.n_k, p.kv_heads))]  # fmt: skip
-        self.q, self.k, self.v = (torch.randn(shape, device=DEVICE, dtype=p.dtype).requires_grad_(p.backward) for shape in rows)
+        q, k, v = (torch.randn(shape, device=DEVICE, dtype=p.dtype) for shape in rows)
+        self.q, self.k, self.v = (each.requires_grad_(p.backward) for each in (*input_sets.shaped(p.inputs, q, k), v))
         self.d_out = torch.randn(rows[0], device=DEVICE, dtype=p.dtype) if p.backward else None
         self.ends = torch.tensor([0, *itertools.accumulate(p.lengths)], device=DEVICE, dtype=torch.int32) if p.lengths else None
         self.most = max(p.lengths, default=0)
@@ -327,15 +346,16 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--csv", required=True, help="where the rows go, after each problem")
     parser.add_argument("--commit", required=True, help="of this repository, for the rows")
     parser.add_argument("--only", nargs="+", default=[], help="problems with all of these words: fp16 backward")
+    parser.add_argument("--grid", action="store_true", help="the forward pass on each input set")
     parser.add_argument("--rounds", type=int, default=8, help="0: each is called once, for whoever compiles then and keeps it")
     options = parser.parse_args(arguments)
     known, rows = contenders(), []
     gpu = torch.cuda.get_device_name()
     driver = _driver()
-    for problem in problems():
-        if not set(options.only) <= set(problem.words.split()):
+    for problem in grid() if options.grid else problems():
+        if not set(options.only) <= {*problem.words.split(), problem.inputs}:
             continue
-        print(problem.words, file=sys.stderr, flush=True)
+        print(problem.words, problem.inputs, file=sys.stderr, flush=True)
         tensors = Tensors(problem)
         calls = calls_of(problem, tensors, known)
         if not calls or options.rounds == 0:
@@ -344,7 +364,7 @@ def main(arguments: list[str] | None = None) -> None:
         clock = torch.cuda.clock_rate()
         for name in calls:
             ms = statistics.median(times[name])
-            row = {"problem": problem.words, "attention": name, "version": known[name][1], "gpu": gpu, "driver": driver,
+            row = {"problem": problem.words, **({"inputs": problem.inputs} if options.grid else {}), "attention": name, "version": known[name][1], "gpu": gpu, "driver": driver,
                    "torch": torch.__version__, "clock_mhz": clock, "rounds": options.rounds, "us_median": round(ms * 1e3, 2),
                    "rate": round(problem.work / ms / 1e9, 1), "over": "", "over_lo": "", "over_hi": ""}  # fmt: skip
             if name != "flash_ladder" and "flash_ladder" in calls:
