@@ -20,6 +20,7 @@ import reference  # before NumPy
 
 import flash_ladder
 import numpy as np
+from flash_ladder import _native
 
 WHOLE = os.environ.get("LADDER_WHOLE") == "1"
 SECONDS = float(os.environ.get("LADDER_SECONDS", "inf"))  # where something makes each call slow
@@ -451,6 +452,10 @@ class Why(unittest.TestCase):
         with self.assertRaisesRegex(NotImplementedError, "fp32") as refusal:
             flash_ladder.attention(*(each.astype("float32") for each in (q, k, v)))
         self.assertNotIn("head dimension", str(refusal.exception))  # there are kernels for it
+        # A rung speaks by its kernel for such types and columns, and not by its first one.
+        for words, of in (("d=128 intervals=64*0:64", "92_intervals"), ("d=192", "90_oneeach")):
+            with self.assertRaisesRegex(NotImplementedError, f"the last one says: {of} adds to the same sums in any order"):
+                _native.plan(f"backward h=2 kv=1 n=64 {words}", None, _native.EMULATOR, False, same_bits=True)
 
     def test_no_rung_takes_it(self):
         why = flash_ladder.why("n=100 d=100 e5m2 alibi")
