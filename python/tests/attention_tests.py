@@ -473,7 +473,7 @@ class FlashAttn(unittest.TestCase):
         self.assertEqual(
             str(inspect.signature(flash_ladder.flash_attn_varlen_func)),
             "(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0, softmax_scale=None, causal=False, "
-            "window_size=(-1, -1), softcap=0.0, alibi_slopes=None, deterministic=False, return_attn_probs=False, block_table=None)",
+            "window_size=(-1, -1), softcap=0.0, alibi_slopes=None, deterministic=False, return_attn_probs=False, block_table=None, *, seqused_k=None, leftpad_k=None, sink=None)",
         )
 
     def test_results_are_attentions(self):
@@ -491,6 +491,60 @@ class FlashAttn(unittest.TestCase):
         for begin, end in ((0, 50), (50, 128)):
             alone = flash_ladder.attention(*(each[None, begin:end] for each in (q, k, v)), causal=True)
             self.assertEqual(out[begin:end].tobytes(), alone[0].tobytes())
+
+    def test_a_sink_beside_sequences_of_several_lengths(self):
+        sink, ends = np.array([-1, 2], np.float32), np.array([0, 50, 128], np.int32)
+        for d in (128, 64):
+            q, k, v = (each[0] for each in inputs(d=d))
+            for window in ((-1, -1), (20, 0)):
+                out, lse, _ = flash_ladder.flash_attn_varlen_func(q, k, v, ends, ends, 78, 78, causal=True, window_size=window, return_attn_probs=True, sink=sink)
+                for begin, end in ((0, 50), (50, 128)):
+                    here = [each[None, begin:end] for each in (q, k, v)]
+                    wanted, wanted_lse = reference.attention(*here, causal=True, window=window, sink=sink)
+                    self.assertLessEqual(np.abs(out[begin:end] - wanted[0]).max(), reference.tolerance(v))
+                    self.assertLess(np.abs(lse[:, begin:end] - wanted_lse[0]).max(), 1e-4)
+        qkv, kv = np.stack((q, k, v), 1), np.stack((k, v), 1)
+        wanted = flash_ladder.flash_attn_varlen_func(q, k, v, ends, ends, 78, 78, sink=sink).tobytes()
+        self.assertEqual(flash_ladder.flash_attn_varlen_qkvpacked_func(qkv, ends, 78, sink=sink).tobytes(), wanted)
+        self.assertEqual(flash_ladder.flash_attn_varlen_kvpacked_func(q, kv, ends, ends, 78, 78, sink=sink).tobytes(), wanted)
+
+    def test_of_a_sequence_some_keys_are_used(self):
+        """Nothing is copied, and nobody reads the others."""
+        ends_q, ends_k = np.array([0, 40, 40, 44, 128], np.int32), np.array([0, 60, 65, 65, 128], np.int32)
+        padding, used = np.array([7, 1, 0, 0], np.int32), np.array([51, 1, 0, 63], np.int32)
+        whole = ends_k[1:] - ends_k[:-1]
+        for d, more in ((128, {}), (64, {}), (128, {"softcap": 5.0}), (128, {"window_size": (20, 0), "sink": np.array([-1, 2], np.float32)})):
+            for given in ({"seqused_k": used}, {"leftpad_k": padding}, {"seqused_k": used, "leftpad_k": padding}):
+                q, k, v = (each[0] for each in inputs(d=d))
+                first, last = ends_k[:-1] + given.get("leftpad_k", 0), ends_k[:-1] + given.get("seqused_k", whole)
+                there = np.zeros(128, bool)
+                for begin, end in zip(first, last):
+                    there[begin:end] = True
+                k[~there] = v[~there] = np.nan
+                out = flash_ladder.flash_attn_varlen_func(q, k, v, ends_q, ends_k, 84, 63, causal=True, **given, **more)
+                options = {"window" if name == "window_size" else name: each for name, each in more.items()}
+                for (begin, end), keys in zip(zip(ends_q, ends_q[1:]), zip(first, last)):
+                    with self.subTest(d=d, given=list(given), sequence=(begin, end), **more):
+                        here = q[None, begin:end], k[None, slice(*keys)], v[None, slice(*keys)]
+                        wanted, _ = reference.attention(*here, causal=True, **options)
+                        self.assertLessEqual(np.abs(out[begin:end] - wanted[0]).max(initial=0), reference.tolerance(here[2]))
+
+    def test_keys_that_are_not_there_cannot_be_used(self):
+        q, k, v = (each[0] for each in inputs())
+        ends = np.array([0, 50, 128], np.int32)
+        for given, error, words in (
+            ({"seqused_k": np.array([50, 79], np.int32)}, ValueError, "Sequence 1 has 78 keys; by seqused_k it uses those from 0 on and before 79"),
+            ({"leftpad_k": np.array([-1, 0], np.int32)}, ValueError, "Sequence 0 has 50 keys; by leftpad_k it uses those from -1 on and before 50"),
+            ({"leftpad_k": np.array([9, 0], np.int32), "seqused_k": np.array([8, 0], np.int32)}, ValueError, "by leftpad_k and seqused_k .* from 9 on and before 8"),
+            ({"seqused_k": np.array([50], np.int32)}, ValueError, r"seqused_k has the shape \[1\]; it must be \[batch\], here \[2\]"),
+            ({"seqused_k": np.array([50, 78])}, TypeError, "seqused_k is int64; the kernel reads int32"),
+            ({"seqused_k": [50, 78]}, TypeError, "seqused_k is a list"),
+            ({"block_table": ends}, NotImplementedError, "flash_attn_with_kvcache"),
+        ):  # fmt: skip
+            with self.subTest(given), self.assertRaisesRegex(error, words):
+                flash_ladder.flash_attn_varlen_func(q, k, v, ends, ends, 78, 78, **given)
+        with self.assertRaisesRegex(ValueError, "cu_seqlens_q is of 1 sequences"):
+            flash_ladder.flash_attn_varlen_func(q, k, v, ends[1:], ends, 78, 78, seqused_k=np.array([50, 78], np.int32))
 
     def test_packed_arrays_are_read_where_they_lie(self):
         q, k, v = inputs(b=2, n=100)
