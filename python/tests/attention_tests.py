@@ -570,6 +570,15 @@ class FlashAttn(unittest.TestCase):
         with self.assertRaises(NotImplementedError):
             flash_ladder.flash_attn_varlen_func(*short, lengths, lengths, 128, 128)
 
+    def test_values_of_other_columns_are_refused_and_padded_they_are_taken(self):
+        q, k, v = inputs(d=192, n=40)
+        v = v[..., :128]
+        with self.assertRaisesRegex(NotImplementedError, "v has 128 columns, and k 192; no rung takes that.\n  Padded with zeros: as many as k"):
+            flash_ladder.flash_attn_func(q, k, v, causal=True)
+        out = flash_ladder.flash_attn_func(q, k, np.pad(v, [(0, 0)] * 3 + [(0, 64)]), causal=True)
+        self.assertLessEqual(np.abs(out[..., :128] - reference.attention(q, k, v, causal=True)[0]).max(), reference.tolerance(v))
+        self.assertTrue((out[..., 128:] == 0).all())
+
 
 class Calls(unittest.TestCase):
     """Any call ends in the right answer, or in one of three exceptions."""
