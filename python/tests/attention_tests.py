@@ -529,6 +529,18 @@ class FlashAttn(unittest.TestCase):
                         wanted, _ = reference.attention(*here, causal=True, **options)
                         self.assertLessEqual(np.abs(out[begin:end] - wanted[0]).max(initial=0), reference.tolerance(here[2]))
 
+    def test_a_cache_of_more_columns_is_read_as_several_lengths(self):
+        """As docs/call.md says."""
+        q, K, V = inputs(b=3, n=1, n_k=40, h=4, kv=2, d=256)
+        there = np.array([40, 0, 23], np.int32)
+        for sequence, length in enumerate(there):
+            K[sequence, length:] = V[sequence, length:] = np.nan
+        rooms = np.arange(4, dtype=np.int32)
+        out = flash_ladder.flash_attn_varlen_func(q[:, 0], K.reshape(-1, 2, 256), V.reshape(-1, 2, 256), rooms, rooms * 40, 1, 40, causal=True, seqused_k=there)
+        for sequence, length in enumerate(there):
+            wanted, _ = reference.attention(q[None, sequence], K[None, sequence, :length], V[None, sequence, :length])
+            self.assertLessEqual(np.abs(out[sequence] - wanted[0, 0]).max(), reference.tolerance(V[sequence, :length]))
+
     def test_keys_that_are_not_there_cannot_be_used(self):
         q, k, v = (each[0] for each in inputs())
         ends = np.array([0, 50, 128], np.int32)
