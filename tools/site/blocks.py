@@ -18,12 +18,13 @@ import textwrap
 from tools import changes, results, rungs
 from tools.evidence import first_rows, row_kernels
 from tools.kernel_parts import LAUNCH, PARTS, function_lines, part_lines
-from tools.paths import ROOT
+from tools.paths import DOCS, ROOT
 from tools.plots import figure, which
 from tools.site import prose
 from tools.site.api import api
 
 CORE = 10  # lines of a change that a chapter shows
+COMBINATIONS = DOCS / "combinations.csv"  # python/tests/combinations_tests.py makes it
 
 
 def table(head: list[str], rows: list[list[str]], align: str = "") -> str:
@@ -198,15 +199,17 @@ def races(card: str, kind: str, dtype: str) -> str:
 
 def combinations(kind: str) -> str:
     """A table of docs/combinations.csv, for a page of docs/: who takes what at each d; and of what nobody takes the fewest words that nobody takes together."""
-    known, types = rungs.by_name(), {"bf16": "", "fp16": "f16: "}
+    types = {"bf16": "", "fp16": "f16: "}
     of: dict[str, list[dict[str, str]]] = {}
-    for row in results.table(ROOT / "docs" / "combinations.csv"):
+    for row in results.table(COMBINATIONS):
         if row["kind"] == kind:
             of.setdefault(row["what"], []).append(row)
+    if not of:
+        raise results.ResultsError(f"{COMBINATIONS.name} has no rows of that kind")
 
     def cell(row: dict[str, str]) -> str:
         names = [row[element] for element in types] if row["bf16"] != row["fp16"] else [row["bf16"]]
-        links = [f"[{name.partition('_')[0]}](../{known[name].directory}/README.md)" if name else "–" for name in names]
+        links = [f"[{name.partition('_')[0]}](../{rungs.named(name).directory}/README.md)" if name else "–" for name in names]
         return ", ".join(said + link for said, link in zip(types.values(), links))
 
     lacking: dict[str, dict[str, dict[str, None]]] = {}  # by words and type each d, once
@@ -214,8 +217,7 @@ def combinations(kind: str) -> str:
         for element in types:
             if words := row[f"{element}_lacks"]:
                 lacking.setdefault(words, {}).setdefault(element, {})[row["d"]] = None
-    first = next(iter(of.values()))
-    shown = table(["", *(f"d = {row['d']}" for row in first)], [[what, *map(cell, rows)] for what, rows in of.items()])
+    shown = table(["", *(f"d = {row['d']}" for row in next(iter(of.values())))], [[what, *map(cell, rows)] for what, rows in of.items()])
     for words, by_type in lacking.items():
         lists = {element: ", ".join(sorted(those, key=int)) for element, those in by_type.items()}
         alike = len(lists) == len(types) and len({*lists.values()}) == 1
