@@ -201,25 +201,28 @@ def _around(q, cu_seqlens_q, cu_seqlens_k, leftpad_k, seqused_k) -> tuple:
         if len(values.shape) != 1 or (name in given and values.shape[0] != cu_seqlens_k.shape[0] - 1):
             form = f"[batch], here [{cu_seqlens_k.shape[0] - 1}]" if name in given else "[batch + 1]: a 0, and where each sequence ends"
             raise ValueError(f"{name} has the shape {list(values.shape)}; it must be {form}.")
+        if (device := getattr(values, "device", None)) != (other := getattr(cu_seqlens_k, "device", None)):
+            raise ValueError(f"The arrays lie on different devices: {name} on {device}, cu_seqlens_k on {other}.")
     batch = int(cu_seqlens_k.shape[0]) - 1
     if batch < 0 or cu_seqlens_q.shape[0] != batch + 1:
         return cu_seqlens_q, cu_seqlens_k  # which is said where they are looked at
     if all(map(_has_numbers_here, given.values())):
-        lengths = [end - begin for begin, end in zip(cu_seqlens_k.tolist(), cu_seqlens_k.tolist()[1:])]
-        nothing, all_of_it = [0] * batch, lengths
-        padding, used = (nothing if leftpad_k is None else leftpad_k.tolist()), (all_of_it if seqused_k is None else seqused_k.tolist())
+        ends = cu_seqlens_k.tolist()
+        lengths = [end - begin for begin, end in zip(ends, ends[1:])]
+        padding = [0] * batch if leftpad_k is None else leftpad_k.tolist()
+        used = lengths if seqused_k is None else seqused_k.tolist()
         for sequence, (first, end, length) in enumerate(zip(padding, used, lengths)):
             if not 0 <= first <= end <= length:
                 raise ValueError(f"Sequence {sequence} has {length} keys; by {' and '.join(given)} it uses those from {first} on and before {end}.")
     q_begins, q_ends, k_begins = cu_seqlens_q[:-1], cu_seqlens_q[1:], cu_seqlens_k[:-1]
     of_q = [q_begins, *([q_begins] if leftpad_k is not None else []), *([q_ends] if seqused_k is not None else [])]
     of_k = [k_begins, *(k_begins + each for each in given.values())]
-    return tuple(_in_turns(arrays, *each) for each in ((q, of_q, cu_seqlens_q), (q, of_k, cu_seqlens_k)))
+    return _in_turns(arrays, of_q, cu_seqlens_q), _in_turns(arrays, of_k, cu_seqlens_k)
 
 
-def _in_turns(arrays, q, columns: list, ends):
+def _in_turns(arrays, columns: list, ends):
     """A number of each, then the next of each; and in the end where all sequences end."""
-    made = arrays.empty((len(columns) * (int(ends.shape[0]) - 1) + 1,), q, "int32")
+    made = arrays.empty((len(columns) * (int(ends.shape[0]) - 1) + 1,), ends, "int32")
     for at, values in enumerate(columns):
         arrays.copy(made[at : -1 : len(columns)], values)
     arrays.copy(made[-1:], ends[-1:])

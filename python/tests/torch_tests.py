@@ -767,6 +767,8 @@ class Varlen(unittest.TestCase):
             self.assertTrue(torch.equal(compiled(q, k, v, *lengths, seqused_k=used), flash_ladder.flash_attn_varlen_func(q, k, v, *lengths, seqused_k=used)))
         with self.assertRaisesRegex(ValueError, "Sequence 1 has 50 keys"):
             flash_ladder.flash_attn_varlen_func(q, k, v, *lengths, seqused_k=used + 10)
+        with self.assertRaisesRegex(ValueError, "different devices: seqused_k on meta, cu_seqlens_k on cpu"):
+            flash_ladder.flash_attn_varlen_func(q, k, v, *lengths, seqused_k=used.to("meta"))
 
     def test_gradients_of_each_sequence_are_its_own(self):
         for (n_q, n_k), causal in ((SEQUENCES[0], False), (SEQUENCES[0], True), (SEQUENCES[1], True), (SEQUENCES[2], False), (([3, 2], [0, 0]), False)):
