@@ -52,14 +52,14 @@ def flash_attn_varlen_func(
     q: _Array, k: _Array, v: _Array, cu_seqlens_q: Any, cu_seqlens_k: Any, max_seqlen_q: int, max_seqlen_k: int,
     dropout_p: float = ..., softmax_scale: Optional[float] = ..., causal: bool = ..., window_size: _Window = ...,
     softcap: float = ..., alibi_slopes: Any = ..., deterministic: bool = ..., return_attn_probs: Literal[False] = ...,
-    block_table: None = ...,
+    block_table: None = ..., *, seqused_k: Any = ..., leftpad_k: Any = ..., sink: Any = ...,
 ) -> _Array: ...  # fmt: skip
 @overload
 def flash_attn_varlen_func(
     q: _Array, k: _Array, v: _Array, cu_seqlens_q: Any, cu_seqlens_k: Any, max_seqlen_q: int, max_seqlen_k: int,
     dropout_p: float = ..., softmax_scale: Optional[float] = ..., causal: bool = ..., window_size: _Window = ...,
     softcap: float = ..., alibi_slopes: Any = ..., deterministic: bool = ..., *, return_attn_probs: Literal[True],
-    block_table: None = ...,
+    block_table: None = ..., seqused_k: Any = ..., leftpad_k: Any = ..., sink: Any = ...,
 ) -> Tuple[_Array, Any, None]: ...  # fmt: skip
 @overload
 def flash_attn_qkvpacked_func(
@@ -89,27 +89,29 @@ def flash_attn_kvpacked_func(
 def flash_attn_varlen_qkvpacked_func(
     qkv: _Array, cu_seqlens: Any, max_seqlen: int, dropout_p: float = ..., softmax_scale: Optional[float] = ...,
     causal: bool = ..., window_size: _Window = ..., softcap: float = ..., alibi_slopes: Any = ...,
-    deterministic: bool = ..., return_attn_probs: Literal[False] = ..., block_table: None = ...,
+    deterministic: bool = ..., return_attn_probs: Literal[False] = ..., block_table: None = ..., *,
+    seqused_k: Any = ..., leftpad_k: Any = ..., sink: Any = ...,
 ) -> _Array: ...  # fmt: skip
 @overload
 def flash_attn_varlen_qkvpacked_func(
     qkv: _Array, cu_seqlens: Any, max_seqlen: int, dropout_p: float = ..., softmax_scale: Optional[float] = ...,
     causal: bool = ..., window_size: _Window = ..., softcap: float = ..., alibi_slopes: Any = ...,
     deterministic: bool = ..., *, return_attn_probs: Literal[True], block_table: None = ...,
+    seqused_k: Any = ..., leftpad_k: Any = ..., sink: Any = ...,
 ) -> Tuple[_Array, Any, None]: ...  # fmt: skip
 @overload
 def flash_attn_varlen_kvpacked_func(
     q: _Array, kv: _Array, cu_seqlens_q: Any, cu_seqlens_k: Any, max_seqlen_q: int, max_seqlen_k: int,
     dropout_p: float = ..., softmax_scale: Optional[float] = ..., causal: bool = ..., window_size: _Window = ...,
     softcap: float = ..., alibi_slopes: Any = ..., deterministic: bool = ..., return_attn_probs: Literal[False] = ...,
-    block_table: None = ...,
+    block_table: None = ..., *, seqused_k: Any = ..., leftpad_k: Any = ..., sink: Any = ...,
 ) -> _Array: ...  # fmt: skip
 @overload
 def flash_attn_varlen_kvpacked_func(
     q: _Array, kv: _Array, cu_seqlens_q: Any, cu_seqlens_k: Any, max_seqlen_q: int, max_seqlen_k: int,
     dropout_p: float = ..., softmax_scale: Optional[float] = ..., causal: bool = ..., window_size: _Window = ...,
     softcap: float = ..., alibi_slopes: Any = ..., deterministic: bool = ..., *, return_attn_probs: Literal[True],
-    block_table: None = ...,
+    block_table: None = ..., seqused_k: Any = ..., leftpad_k: Any = ..., sink: Any = ...,
 ) -> Tuple[_Array, Any, None]: ...  # fmt: skip
 
 @overload

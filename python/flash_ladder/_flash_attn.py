@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ._attention import Packed, attend, attention
+from ._arrays import is_of_jax, is_of_torch, is_of_torch_graph, library_of
+from ._attention import Call, Packed, attend, attention
 
 
 def flash_attn_func(
@@ -44,12 +45,12 @@ def flash_attn_func(
 def flash_attn_varlen_func(
     q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0, softmax_scale=None, causal=False,
     window_size=(-1, -1), softcap=0.0, alibi_slopes=None, deterministic=False, return_attn_probs=False,
-    block_table=None,
+    block_table=None, *, seqused_k=None, leftpad_k=None, sink=None,
 ):  # fmt: skip
     """Sequences of several lengths in one call, one behind the other.
 
-    On the emulator the numbers in cu_seqlens are looked at. In a GPU's memory they are not, for that would be a wait: they must
-    be right.
+    On the emulator the numbers in cu_seqlens are looked at, and those of seqused_k and leftpad_k. In a GPU's memory they are not, for
+    that would be a wait: they must be right.
 
     Args:
         q: [total_q, heads, d]; heads is a multiple of kv_heads.
@@ -68,6 +69,10 @@ def flash_attn_varlen_func(
         deterministic: Gradients have the same bits in each run.
         return_attn_probs: Three are returned, as in flash-attn.
         block_table: None.
+        seqused_k: int32, [batch]: how many of a sequence's keys are there; None: all. What lies behind them may be
+            anything.
+        leftpad_k: int32, [batch]: where in a sequence its keys begin; None: at 0. seqused_k counts those before, too.
+        sink: [heads], the score of a key that has no value.
 
     Returns:
         The result, [total_q, heads, d]; with return_attn_probs that, LSE as [heads, total_q] in float32, and None.
@@ -79,10 +84,13 @@ def flash_attn_varlen_func(
     """
     _refuse(dropout_p)
     if block_table is not None:
-        raise NotImplementedError("block_table: no rung takes keys in pages.\n  In one piece: flash_ladder.attention")
+        raise NotImplementedError("block_table: no rung reads pages for queries of several lengths that lie one behind the other.\n"
+                                  "  Queries as [batch, n, heads, d]: flash_ladder.flash_attn_with_kvcache")  # fmt: skip
+    if (seqused_k is not None or leftpad_k is not None) and not is_of_jax(q):  # for which no rung takes several lengths
+        cu_seqlens_q, cu_seqlens_k = _around(q, cu_seqlens_q, cu_seqlens_k, leftpad_k, seqused_k)
     result = attend(
         q, k, v, Packed(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k), causal=causal, scale=softmax_scale, window=window_size,
-        softcap=softcap, alibi_slopes=alibi_slopes, return_lse=return_attn_probs, deterministic=deterministic,
+        softcap=softcap, alibi_slopes=alibi_slopes, sink=sink, return_lse=return_attn_probs, deterministic=deterministic,
     )  # fmt: skip
     return (*result, None) if return_attn_probs else result
 
@@ -180,6 +188,54 @@ def _parts(name: str, packed, count: int, rank: int) -> list:
         head = "batch, n" if rank == 5 else "total"
         raise ValueError(f"{name} is {list(shape)}.\n  It must be [{head}, {count}, heads, d]: {', '.join(name)} of each token")
     return [packed[..., part, :, :] for part in range(count)]
+
+
+def _around(q, cu_seqlens_q, cu_seqlens_k, leftpad_k, seqused_k) -> tuple:
+    """Keys that nobody uses become sequences of their own, which have no queries. So nothing is copied but the ends of sequences."""
+    arrays = library_of(q)
+    given = {name: each for name, each in (("leftpad_k", leftpad_k), ("seqused_k", seqused_k)) if each is not None}
+    for name, values in {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, **given}.items():
+        Call._refuse_another_kind(arrays, name, values, q)
+        if str(values.dtype).rpartition(".")[2] != "int32":
+            raise TypeError(f"{name} is {values.dtype}; the kernel reads int32.")
+        if len(values.shape) != 1 or (name in given and values.shape[0] != cu_seqlens_k.shape[0] - 1):
+            form = f"[batch], here [{cu_seqlens_k.shape[0] - 1}]" if name in given else "[batch + 1]: a 0, and where each sequence ends"
+            raise ValueError(f"{name} has the shape {list(values.shape)}; it must be {form}.")
+        if (device := getattr(values, "device", None)) != (other := getattr(cu_seqlens_k, "device", None)):
+            raise ValueError(f"The arrays lie on different devices: {name} on {device}, cu_seqlens_k on {other}.")
+    batch = int(cu_seqlens_k.shape[0]) - 1
+    if batch < 0 or cu_seqlens_q.shape[0] != batch + 1:
+        return cu_seqlens_q, cu_seqlens_k  # which is said where they are looked at
+    if all(map(_has_numbers_here, given.values())):
+        ends = cu_seqlens_k.tolist()
+        lengths = [end - begin for begin, end in zip(ends, ends[1:])]
+        padding = [0] * batch if leftpad_k is None else leftpad_k.tolist()
+        used = lengths if seqused_k is None else seqused_k.tolist()
+        for sequence, (first, end, length) in enumerate(zip(padding, used, lengths)):
+            if not 0 <= first <= end <= length:
+                raise ValueError(f"Sequence {sequence} has {length} keys; by {' and '.join(given)} it uses those from {first} on and before {end}.")
+    q_begins, q_ends, k_begins = cu_seqlens_q[:-1], cu_seqlens_q[1:], cu_seqlens_k[:-1]
+    of_q = [q_begins, *([q_begins] if leftpad_k is not None else []), *([q_ends] if seqused_k is not None else [])]
+    of_k = [k_begins, *(k_begins + each for each in given.values())]
+    return _in_turns(arrays, of_q, cu_seqlens_q), _in_turns(arrays, of_k, cu_seqlens_k)
+
+
+def _in_turns(arrays, columns: list, ends):
+    """A number of each, then the next of each; and in the end where all sequences end."""
+    made = arrays.empty((len(columns) * (int(ends.shape[0]) - 1) + 1,), ends, "int32")
+    for at, values in enumerate(columns):
+        arrays.copy(made[at : -1 : len(columns)], values)
+    arrays.copy(made[-1:], ends[-1:])
+    return made
+
+
+def _has_numbers_here(values) -> bool:
+    """In host memory, and nothing of PyTorch's stands before them."""
+    if not is_of_torch(values):
+        return type(values).__module__.partition(".")[0] == "numpy"
+    from . import _torch
+
+    return not (is_of_torch_graph() or _torch._anyone_listens()) and _torch._are_plain(values) and values.device.type == "cpu"
 
 
 def _refuse(dropout_p) -> None:

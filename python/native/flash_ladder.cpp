@@ -161,8 +161,14 @@ const Variant* variant_for(const Rung& rung, const Spec& spec, const Wanted& wan
   });
   return found == rung.variants.end() ? nullptr : &*found;
 }
+// By its variant for such types and columns, where it has one: what another one lacks is not what is lacking.
 std::string why_not(const Rung& rung, const Spec& spec, const Wanted& wanted) {
-  return can(rung, rung.variants.front(), spec, wanted).error().message;
+  const auto unlike = [&](const Variant& each) {
+    const Accepts& of = each.accepts;
+    const bool other_types = of.q != spec.q_type || of.kv != spec.kv_type || of.o != spec.o_type;
+    return 2 * other_types + (spec.d < of.min_d || spec.d > of.max_d || spec.d % of.d_step != 0);
+  };
+  return can(rung, *std::ranges::min_element(rung.variants, {}, unlike), spec, wanted).error().message;
 }
 
 // Of sequences whose lengths are known on the device alone. What stands in their place asks for a rung that takes them, and for

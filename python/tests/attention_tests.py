@@ -20,6 +20,7 @@ import reference  # before NumPy
 
 import flash_ladder
 import numpy as np
+from flash_ladder import _native
 
 WHOLE = os.environ.get("LADDER_WHOLE") == "1"
 SECONDS = float(os.environ.get("LADDER_SECONDS", "inf"))  # where something makes each call slow
@@ -451,6 +452,10 @@ class Why(unittest.TestCase):
         with self.assertRaisesRegex(NotImplementedError, "fp32") as refusal:
             flash_ladder.attention(*(each.astype("float32") for each in (q, k, v)))
         self.assertNotIn("head dimension", str(refusal.exception))  # there are kernels for it
+        # A rung speaks by its kernel for such types and columns, and not by its first one.
+        for words, of in (("d=128 intervals=64*0:64", "92_intervals"), ("d=192", "90_oneeach")):
+            with self.assertRaisesRegex(NotImplementedError, f"the last one says: {of} adds to the same sums in any order"):
+                _native.plan(f"backward h=2 kv=1 n=64 {words}", None, _native.EMULATOR, False, same_bits=True)
 
     def test_no_rung_takes_it(self):
         why = flash_ladder.why("n=100 d=100 e5m2 alibi")
@@ -468,7 +473,7 @@ class FlashAttn(unittest.TestCase):
         self.assertEqual(
             str(inspect.signature(flash_ladder.flash_attn_varlen_func)),
             "(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0, softmax_scale=None, causal=False, "
-            "window_size=(-1, -1), softcap=0.0, alibi_slopes=None, deterministic=False, return_attn_probs=False, block_table=None)",
+            "window_size=(-1, -1), softcap=0.0, alibi_slopes=None, deterministic=False, return_attn_probs=False, block_table=None, *, seqused_k=None, leftpad_k=None, sink=None)",
         )
 
     def test_results_are_attentions(self):
@@ -486,6 +491,72 @@ class FlashAttn(unittest.TestCase):
         for begin, end in ((0, 50), (50, 128)):
             alone = flash_ladder.attention(*(each[None, begin:end] for each in (q, k, v)), causal=True)
             self.assertEqual(out[begin:end].tobytes(), alone[0].tobytes())
+
+    def test_a_sink_beside_sequences_of_several_lengths(self):
+        sink, ends = np.array([-1, 2], np.float32), np.array([0, 50, 128], np.int32)
+        for d in (128, 64):
+            q, k, v = (each[0] for each in inputs(d=d))
+            for window in ((-1, -1), (20, 0)):
+                out, lse, _ = flash_ladder.flash_attn_varlen_func(q, k, v, ends, ends, 78, 78, causal=True, window_size=window, return_attn_probs=True, sink=sink)
+                for begin, end in ((0, 50), (50, 128)):
+                    here = [each[None, begin:end] for each in (q, k, v)]
+                    wanted, wanted_lse = reference.attention(*here, causal=True, window=window, sink=sink)
+                    self.assertLessEqual(np.abs(out[begin:end] - wanted[0]).max(), reference.tolerance(v))
+                    self.assertLess(np.abs(lse[:, begin:end] - wanted_lse[0]).max(), 1e-4)
+        qkv, kv = np.stack((q, k, v), 1), np.stack((k, v), 1)
+        wanted = flash_ladder.flash_attn_varlen_func(q, k, v, ends, ends, 78, 78, sink=sink).tobytes()
+        self.assertEqual(flash_ladder.flash_attn_varlen_qkvpacked_func(qkv, ends, 78, sink=sink).tobytes(), wanted)
+        self.assertEqual(flash_ladder.flash_attn_varlen_kvpacked_func(q, kv, ends, ends, 78, 78, sink=sink).tobytes(), wanted)
+
+    def test_of_a_sequence_some_keys_are_used(self):
+        """Nothing is copied, and nobody reads the others."""
+        ends_q, ends_k = np.array([0, 40, 40, 44, 128], np.int32), np.array([0, 60, 65, 65, 128], np.int32)
+        padding, used = np.array([7, 1, 0, 0], np.int32), np.array([51, 1, 0, 63], np.int32)
+        whole = ends_k[1:] - ends_k[:-1]
+        for d, more in ((128, {}), (64, {}), (128, {"softcap": 5.0}), (128, {"window_size": (20, 0), "sink": np.array([-1, 2], np.float32)})):
+            for given in ({"seqused_k": used}, {"leftpad_k": padding}, {"seqused_k": used, "leftpad_k": padding}):
+                q, k, v = (each[0] for each in inputs(d=d))
+                first, last = ends_k[:-1] + given.get("leftpad_k", 0), ends_k[:-1] + given.get("seqused_k", whole)
+                there = np.zeros(128, bool)
+                for begin, end in zip(first, last):
+                    there[begin:end] = True
+                k[~there] = v[~there] = np.nan
+                out = flash_ladder.flash_attn_varlen_func(q, k, v, ends_q, ends_k, 84, 63, causal=True, **given, **more)
+                options = {"window" if name == "window_size" else name: each for name, each in more.items()}
+                for (begin, end), keys in zip(zip(ends_q, ends_q[1:]), zip(first, last)):
+                    with self.subTest(d=d, given=list(given), sequence=(begin, end), **more):
+                        here = q[None, begin:end], k[None, slice(*keys)], v[None, slice(*keys)]
+                        wanted, _ = reference.attention(*here, causal=True, **options)
+                        self.assertLessEqual(np.abs(out[begin:end] - wanted[0]).max(initial=0), reference.tolerance(here[2]))
+
+    def test_a_cache_of_more_columns_is_read_as_several_lengths(self):
+        """As docs/call.md says."""
+        q, K, V = inputs(b=3, n=1, n_k=40, h=4, kv=2, d=256)
+        there = np.array([40, 0, 23], np.int32)
+        for sequence, length in enumerate(there):
+            K[sequence, length:] = V[sequence, length:] = np.nan
+        rooms = np.arange(4, dtype=np.int32)
+        out = flash_ladder.flash_attn_varlen_func(q[:, 0], K.reshape(-1, 2, 256), V.reshape(-1, 2, 256), rooms, rooms * 40, 1, 40, causal=True, seqused_k=there)
+        for sequence, length in enumerate(there):
+            wanted, _ = reference.attention(q[None, sequence], K[None, sequence, :length], V[None, sequence, :length])
+            self.assertLessEqual(np.abs(out[sequence] - wanted[0, 0]).max(), reference.tolerance(V[sequence, :length]))
+
+    def test_keys_that_are_not_there_cannot_be_used(self):
+        q, k, v = (each[0] for each in inputs())
+        ends = np.array([0, 50, 128], np.int32)
+        for given, error, words in (
+            ({"seqused_k": np.array([50, 79], np.int32)}, ValueError, "Sequence 1 has 78 keys; by seqused_k it uses those from 0 on and before 79"),
+            ({"leftpad_k": np.array([-1, 0], np.int32)}, ValueError, "Sequence 0 has 50 keys; by leftpad_k it uses those from -1 on and before 50"),
+            ({"leftpad_k": np.array([9, 0], np.int32), "seqused_k": np.array([8, 0], np.int32)}, ValueError, "by leftpad_k and seqused_k .* from 9 on and before 8"),
+            ({"seqused_k": np.array([50], np.int32)}, ValueError, r"seqused_k has the shape \[1\]; it must be \[batch\], here \[2\]"),
+            ({"seqused_k": np.array([50, 78])}, TypeError, "seqused_k is int64; the kernel reads int32"),
+            ({"seqused_k": [50, 78]}, TypeError, "seqused_k is a list"),
+            ({"block_table": ends}, NotImplementedError, "flash_attn_with_kvcache"),
+        ):  # fmt: skip
+            with self.subTest(given), self.assertRaisesRegex(error, words):
+                flash_ladder.flash_attn_varlen_func(q, k, v, ends, ends, 78, 78, **given)
+        with self.assertRaisesRegex(ValueError, "cu_seqlens_q is of 1 sequences"):
+            flash_ladder.flash_attn_varlen_func(q, k, v, ends[1:], ends, 78, 78, seqused_k=np.array([50, 78], np.int32))
 
     def test_packed_arrays_are_read_where_they_lie(self):
         q, k, v = inputs(b=2, n=100)
@@ -510,6 +581,15 @@ class FlashAttn(unittest.TestCase):
         short = [np.ascontiguousarray(each[0, ..., :36]) for each in (q, k, v)]  # columns that are no whole 16 bytes
         with self.assertRaises(NotImplementedError):
             flash_ladder.flash_attn_varlen_func(*short, lengths, lengths, 128, 128)
+
+    def test_values_of_other_columns_are_refused_and_padded_they_are_taken(self):
+        q, k, v = inputs(d=192, n=40)
+        v = v[..., :128]
+        with self.assertRaisesRegex(NotImplementedError, "v has 128 columns, and k 192; no rung takes that.\n  Padded with zeros: as many as k"):
+            flash_ladder.flash_attn_func(q, k, v, causal=True)
+        out = flash_ladder.flash_attn_func(q, k, np.pad(v, [(0, 0)] * 3 + [(0, 64)]), causal=True)
+        self.assertLessEqual(np.abs(out[..., :128] - reference.attention(q, k, v, causal=True)[0]).max(), reference.tolerance(v))
+        self.assertTrue((out[..., 128:] == 0).all())
 
 
 class Calls(unittest.TestCase):

@@ -248,6 +248,27 @@ class Rows(Case):
                 self.assertLess((found - apart).abs().max(), 4 * 2**-7 * apart.abs().max())
         self.refused(model, "jump", compiled=BOTH, input_ids=ids, position_ids=2 * TWO)
 
+    def test_models_with_heads_of_their_own(self):
+        """Phi-3's of 96 columns, gpt-oss's of 64 with sinks and a window, Gemma 2's of 256 with a softcap: padded, in a row, and word by word."""
+        mask = padding()
+        mask[1] = 1
+        phi3 = dict(hidden_size=192, head_dim=96)
+        for model in (causal_lm("Phi3", **phi3), causal_lm("Phi3", torch.float16, **phi3, sliding_window=6),
+                      causal_lm("GptOss", **EXPERTS, head_dim=64, sliding_window=6), causal_lm("GptOss", torch.float16, **EXPERTS, head_dim=64, sliding_window=6),
+                      causal_lm("Gemma2", head_dim=256, query_pre_attn_scalar=256, sliding_window=5)):  # fmt: skip
+            with self.subTest(type(model).__name__, dtype=model.dtype):
+                ids = tokens()
+                self.same(model, input_ids=ids)
+                self.same(model, padding(), input_ids=ids, attention_mask=padding())
+                apart = torch.cat([self.logits(model, "eager", input_ids=each) for each in ids.split([12, 8], 1)], 1)
+                ends = torch.tensor([0, 12, 20], dtype=torch.int32)
+                told = dict(cu_seq_lens_q=ends, cu_seq_lens_k=ends, max_length_q=12, max_length_k=12)
+                for row, more in ((slice(0, 2), {}), (slice(0, 1), told)):
+                    positions = TWO.expand(row.stop, -1)
+                    found = self.logits(model, NAME, input_ids=ids[row], position_ids=positions, use_cache=False, **more)
+                    self.assertLess((found - apart[row]).abs().max(), 4 * STEP[model.dtype] * apart.abs().max())
+                self.generated(model, input_ids=ids, attention_mask=mask)
+
     def test_in_f16_one_by_one(self):
         model = causal_lm("Llama", torch.float16, num_key_value_heads=2)
         self.same(model, compiled=BOTH, input_ids=tokens(), position_ids=TWO.expand(2, -1), use_cache=False)

@@ -753,6 +753,23 @@ class Varlen(unittest.TestCase):
         (flash_ladder.flash_attn_varlen_func(*inputs, *lengths, **options) * weights).sum().backward()
         return [each.grad for each in inputs]
 
+    def test_gradients_of_keys_that_are_not_used_are_zero(self):
+        q, k, v, *lengths = packed([70, 30], [70, 50])
+        used = torch.tensor([60, 41], dtype=torch.int32)
+        weights = torch.randn(q.shape, generator=torch.Generator().manual_seed(1)).bfloat16()
+        here = torch.cat([torch.arange(60), torch.arange(70, 111)])
+        wanted = self.gradients(q, k[here], v[here], lengths[0], ends([60, 41]), 70, 60, weights=weights, causal=True)
+        found = self.gradients(q, k, v, *lengths, weights=weights, causal=True, seqused_k=used)
+        for one, other in zip(found, (wanted[0], *(torch.zeros_like(k).index_copy(0, here, each) for each in wanted[1:]))):
+            self.assertLess((one - other).abs().max(), 2**-6 * other.abs().max())
+        compiled = torch.compile(flash_ladder.flash_attn_varlen_func, fullgraph=True, backend="aot_eager")
+        with torch.no_grad():
+            self.assertTrue(torch.equal(compiled(q, k, v, *lengths, seqused_k=used), flash_ladder.flash_attn_varlen_func(q, k, v, *lengths, seqused_k=used)))
+        with self.assertRaisesRegex(ValueError, "Sequence 1 has 50 keys"):
+            flash_ladder.flash_attn_varlen_func(q, k, v, *lengths, seqused_k=used + 10)
+        with self.assertRaisesRegex(ValueError, "different devices: seqused_k on meta, cu_seqlens_k on cpu"):
+            flash_ladder.flash_attn_varlen_func(q, k, v, *lengths, seqused_k=used.to("meta"))
+
     def test_gradients_of_each_sequence_are_its_own(self):
         for (n_q, n_k), causal in ((SEQUENCES[0], False), (SEQUENCES[0], True), (SEQUENCES[1], True), (SEQUENCES[2], False), (([3, 2], [0, 0]), False)):
             with self.subTest(n_q=n_q, n_k=n_k, causal=causal):

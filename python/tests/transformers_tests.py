@@ -35,7 +35,7 @@ torch.set_default_device(DEVICE)
 def two_layers(family: str, kv_heads: int, dtype: torch.dtype, **more):
     config = getattr(transformers, f"{family}Config")(
         vocab_size=TOKENS, hidden_size=256 * TIMES, intermediate_size=128 * TIMES, num_hidden_layers=2, num_attention_heads=2 * TIMES,
-        num_key_value_heads=kv_heads * TIMES, head_dim=128, max_position_embeddings=512, **more,
+        num_key_value_heads=kv_heads * TIMES, max_position_embeddings=512, **{"head_dim": 128, **more},
     )  # fmt: skip
     torch.manual_seed(0)
     return getattr(transformers, f"{family}ForCausalLM")(config).to(dtype).eval()
@@ -211,10 +211,15 @@ class Models(unittest.TestCase):
             self.assertLess((logits["eager"] - logits[NAME]).abs().max().item(), 4 * 2**-10 * logits["eager"].abs().max().item())
 
     def test_one_query_under_functions_of_a_score(self):
-        """No rung of decoding has those: those of several lengths have, of padded keys where they lie, or else of a copy."""
+        """A rung of decoding has those, of padded keys, too. Of more than 128 columns one of several lengths has, of padded keys where they
+        lie, or else of a copy."""
         static = {"cache_implementation": "static"}
-        for options in ({}, static, {**static, "compile_config": in_a_graph()}):
-            self.generate(two_layers("Gemma2", 1, torch.bfloat16, sliding_window=6), **options)
+        for d, is_of_decoding in ((128, True), (256, False)):
+            for options in ({}, static, {**static, "compile_config": in_a_graph()}):
+                with self.subTest(d=d, **options), rungs() as used:
+                    self.generate(two_layers("Gemma2", 1, torch.bfloat16, sliding_window=6, head_dim=d), **options)
+                if DEVICE.type == "cpu":
+                    self.assertEqual([each[0] == "d" for each in used], [False] * 2 + [is_of_decoding] * 6)
 
     def test_one_query_with_gradients(self):
         model = two_layers("Llama", 1, torch.float16)

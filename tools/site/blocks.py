@@ -18,12 +18,13 @@ import textwrap
 from tools import changes, results, rungs
 from tools.evidence import first_rows, row_kernels
 from tools.kernel_parts import LAUNCH, PARTS, function_lines, part_lines
-from tools.paths import ROOT
+from tools.paths import DOCS, ROOT
 from tools.plots import figure, which
 from tools.site import prose
 from tools.site.api import api
 
 CORE = 10  # lines of a change that a chapter shows
+COMBINATIONS = DOCS / "combinations.csv"  # python/tests/combinations_tests.py makes it
 
 
 def table(head: list[str], rows: list[list[str]], align: str = "") -> str:
@@ -194,6 +195,36 @@ def races(card: str, kind: str, dtype: str) -> str:
     return table(["problem", "rung", f"{unit} of flash_ladder", *(name for name, _ in (spoken[::-1] for spoken in names[1:])), "over the best of them"], rows, "llrrrrr")
 
 
+# ---- what the package takes ------------------------------------------------------------------------------------------
+
+def combinations(kind: str) -> str:
+    """A table of docs/combinations.csv, for a page of docs/: who takes what at each d; and of what nobody takes the fewest words that nobody takes together."""
+    types = {"bf16": "", "fp16": "f16: "}
+    of: dict[str, list[dict[str, str]]] = {}
+    for row in results.table(COMBINATIONS):
+        if row["kind"] == kind:
+            of.setdefault(row["what"], []).append(row)
+    if not of:
+        raise results.ResultsError(f"{COMBINATIONS.name} has no rows of that kind")
+
+    def cell(row: dict[str, str]) -> str:
+        names = [row[element] for element in types] if row["bf16"] != row["fp16"] else [row["bf16"]]
+        links = [f"[{name.partition('_')[0]}](../{rungs.named(name).directory}/README.md)" if name else "–" for name in names]
+        return ", ".join(said + link for said, link in zip(types.values(), links))
+
+    lacking: dict[str, dict[str, dict[str, None]]] = {}  # by words and type each d, once
+    for row in (row for rows in of.values() for row in rows):
+        for element in types:
+            if words := row[f"{element}_lacks"]:
+                lacking.setdefault(words, {}).setdefault(element, {})[row["d"]] = None
+    shown = table(["", *(f"d = {row['d']}" for row in next(iter(of.values())))], [[what, *map(cell, rows)] for what, rows in of.items()])
+    for words, by_type in lacking.items():
+        lists = {element: ", ".join(sorted(those, key=int)) for element, those in by_type.items()}
+        alike = len(lists) == len(types) and len({*lists.values()}) == 1
+        shown += f"\n- *{words}*: d = " + ("; ".join(f"{those} in {element.replace('fp', 'f')}" for element, those in lists.items()) if not alike else lists["bf16"])
+    return shown + "\n" * bool(lacking)
+
+
 # ---- predictions -----------------------------------------------------------------------------------------------------
 
 VERDICTS = {"hit": "hit", "missed": "**missed**", "vague": "too vague to miss", "none": "no prediction", "": "not judged yet"}
@@ -244,7 +275,7 @@ def predictions() -> str:
     return table(["rung", "predicted", "what came first", "", "predicted in", "first row in"], rows)
 
 
-BLOCKS = {"api": api, "committed": committed, "predictions": predictions, "coverage": coverage, "kernels": kernels, "runs": runs, "races": races, "plot": plot, "region": region, "diff": diff, "csv": file}
+BLOCKS = {"api": api, "committed": committed, "predictions": predictions, "coverage": coverage, "kernels": kernels, "runs": runs, "races": races, "combinations": combinations, "plot": plot, "region": region, "diff": diff, "csv": file}
 BLOCK = re.compile(rf"^<!-- ({'|'.join(BLOCKS)})((?: [^\n]*)?) -->\n(.*?)^<!-- /\1 -->$", re.M | re.S)
 
 

@@ -234,6 +234,20 @@ over FA2: {100 * h200('06', ROW).vs_fa2:.0f} %
         for said in ("```cpp\nvoid tile(int i) {\n  int shift = 1;\n}\n```", "```diff\n- int shift = 0;\n+ int shift = 1;\n```", "| one \\| two | 3 |"):
             self.assertIn(said, new)
 
+    def test_what_goes_together_and_what_does_not(self) -> None:
+        file = self.folder / "combinations.csv"
+        file.write_text("kind,what,problem,d,bf16,fp16,bf16_lacks,fp16_lacks\n"
+                        "forward,causal,n=1,64,02_brick,02_brick,,\nforward,causal,n=1,128,01_wood,02_brick,,\n"
+                        "forward,sink,n=1,64,,,sink,sink\nforward,sink,n=1,128,,01_wood,sink,\n")
+        with mock.patch.object(blocks, "COMBINATIONS", file):
+            self.assertEqual(blocks.combinations("forward").splitlines(), [
+                "|  | d = 64 | d = 128 |", "| --- | --- | --- |",
+                "| causal | [02](../02_brick/README.md) | [01](../01_wood/README.md), f16: [02](../02_brick/README.md) |",
+                "| sink | – | –, f16: [01](../01_wood/README.md) |", "", "- *sink*: d = 64, 128 in bf16; 64 in f16"])
+            for broken, said in (('combinations "same bits"', "no rows"), ("combinations", "combinations: ")):
+                with self.assertRaisesRegex(results.ResultsError, said):
+                    blocks.renewed(f"<!-- {broken} -->\n<!-- /combinations -->\n", "page.md")
+
     def test_a_long_change_is_shown_from_the_line_with_the_words_on(self) -> None:
         for rung, lines in (("02_brick", [f"int line_{i};" for i in range(14)]), ("01_wood", [])):
             (self.folder / rung).mkdir()
