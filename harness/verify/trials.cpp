@@ -1078,7 +1078,8 @@ const Row ROWS[] = {
 };
 // clang-format on
 
-// Of more keys than the variant adds up rightly, none whose values have one sign for long, or whose weights rise and fall.
+// Of more keys than the variant adds up rightly, none whose values have one sign for long, or whose weights rise and
+// fall.
 void spare_long_sums(const Variant& variant, std::vector<Trial>& trials) {
   const auto ends = [](int limit, const Trial& trial) { return limit > 0 && trial.shape.keys() > limit; };
   for (Trial& trial : trials) {
