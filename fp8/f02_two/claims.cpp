@@ -34,6 +34,16 @@ CLAIM("65536 values of one sign are added up rightly, where the rung before stop
   CHECK(result.answers_right());
 }
 
+CLAIM("65536 values of one sign whose maxima creep, or of one sign in either half, too, and the rung before is wrong") {
+  for (const InputKind kind : {InputKind::one_sign, InputKind::near_ties}) {
+    const Problem problem = make_question(of(4, 65536), std::vector{kind}, 1);
+    CHECK(!judged(previous(), problem).answers_right());
+    const CheckResult result = judged(rung(), problem);
+    INFO(reasons(result));
+    CHECK(result.answers_right());
+  }
+}
+
 CLAIM(
     "the products of PV are as many, in two halves of the columns, and whoever adds them up waits once more in each "
     "tile") {

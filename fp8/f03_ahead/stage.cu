@@ -34,7 +34,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest.workspace_bytes = workspace_bytes<C>;
   rest.from_first_key = true;
   rest.largest_score = 0x1p18f;
-  rest.keys_of_one_sign = 2048;  // rising_weights: the chapter says why
+  rest.keys_of_rising_weights = 2048;  // its chapter says why
   rest.recorded = true;
   return ladder::make_variant<C>(run<C>, flash_attention<C, NoMask>, predict<C>, std::move(rest));
 }

@@ -381,7 +381,8 @@ told::Registration::Registration(const told::Rung& rung, Build build) {
                               .several = variant.several,
                               .same_bits = variant.same_bits,
                               .largest_score = largest_score_of(variant),
-                              .keys_of_one_sign = variant.keys_of_one_sign});
+                              .keys_of_one_sign = variant.keys_of_one_sign,
+                              .keys_of_rising_weights = variant.keys_of_rising_weights});
   }
   ladder::Registration(std::move(added));
 }

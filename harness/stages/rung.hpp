@@ -81,6 +81,7 @@ struct Variant {
   bool same_bits = false;
   float largest_score = 0;
   int keys_of_one_sign = 0;
+  int keys_of_rising_weights = 0;
 
   bool takes(Feature feature) const { return (accepts.features & feature) != 0; }
   uint64_t smem_at(int n) const { return smem_bytes + uint64_t{smem_bytes_per_key} * n; }

@@ -357,6 +357,9 @@ struct Variant {
   float largest_score = 0;
   // Keys whose values have one sign that it adds up rightly; 0: any number. f01_e4m3 says why there is an end.
   int keys_of_one_sign = 0;
+  // Keys over which weights may rise by powers of two, and fall again over values of the other sign; 0: any number.
+  // f02_two says why there is an end.
+  int keys_of_rising_weights = 0;
 };
 
 struct Rung {

@@ -57,6 +57,10 @@ void print_kernel(std::FILE* out, const Rung& rung, const Variant& variant, cons
   if (variant.keys_of_one_sign > 0)
     print_paragraph(out, "Sums",
                     fmt::format("of up to {} values of one sign; f01_e4m3 says why", variant.keys_of_one_sign));
+  if (variant.keys_of_rising_weights > 0)
+    print_paragraph(out, "Weights",
+                    fmt::format("that rise and fall again over up to {} keys, of values of two signs; f02_two says why",
+                                variant.keys_of_rising_weights));
   print_paragraph(out, "Needs", fmt::format("{} ({})", gpus_of(rung), rung.needs));
   for (const ResourceBound& bound : rung.resources) {
     print_paragraph(out, &bound == rung.resources.data() ? "Resources" : "",

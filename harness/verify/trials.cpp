@@ -1078,13 +1078,16 @@ const Row ROWS[] = {
 };
 // clang-format on
 
-// Of more keys than the variant adds up rightly, none whose values have one sign for long.
+// Of more keys than the variant adds up rightly, none whose values have one sign for long, or whose weights rise and
+// fall.
 void spare_long_sums(const Variant& variant, std::vector<Trial>& trials) {
-  constexpr InputKind OF_ONE_SIGN[] = {InputKind::near_ties, InputKind::rising_weights, InputKind::one_sign};
+  const auto ends = [](int limit, const Trial& trial) { return limit > 0 && trial.shape.keys() > limit; };
   for (Trial& trial : trials) {
-    if (trial.shape.keys() <= variant.keys_of_one_sign) continue;
+    const bool one_sign = ends(variant.keys_of_one_sign, trial),
+               rising = one_sign || ends(variant.keys_of_rising_weights, trial);
     for (InputKind& kind : trial.kinds) {
-      if (std::ranges::find(OF_ONE_SIGN, kind) != std::end(OF_ONE_SIGN)) kind = InputKind::normal;
+      const bool has_one_sign = kind == InputKind::near_ties || kind == InputKind::one_sign;
+      if ((one_sign && has_one_sign) || (rising && kind == InputKind::rising_weights)) kind = InputKind::normal;
     }
   }
 }
@@ -1140,7 +1143,7 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
 
   for_each_row(variant, shape, choice,
                [&](const Row&, std::vector<Trial> of_row) { std::ranges::move(of_row, std::back_inserter(trials)); });
-  if (variant.keys_of_one_sign > 0 && !choice.any_scores) spare_long_sums(variant, trials);
+  if (!choice.any_scores) spare_long_sums(variant, trials);
   return trials;
 }
 

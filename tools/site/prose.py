@@ -303,6 +303,13 @@ def formats(name: str, per: str, inputs: str) -> float:
     return 100 * float(_cells("format_errors.csv", type=name, per=per, inputs=inputs)["error"])
 
 
+def offsets(offset: float, inputs: str = "normal", tiles: int = 64) -> SimpleNamespace:
+    """Where a row's largest weight stands in e4m3: offsets(3.75, 'sink').rms and .max, in percent of O, .rms_over_plain; .again, in percent."""
+    row = _cells("weight_offsets.csv", offset=f"{offset:g}", inputs=inputs, tiles=f"{tiles}")
+    numbers = {name: float(cell) for name, cell in row.items() if name != "inputs" and cell}
+    return SimpleNamespace(**numbers | {name: 100 * numbers[name] for name in ("rms", "max", "again") if name in numbers})
+
+
 def prefill(attention: str, tokens: int, column: str) -> float:
     """prefill('flash_ladder', 32768, 'tokens_per_s')."""
     return float(_cells("h200_prefill.csv", attention=attention, tokens=str(tokens))[column])
@@ -490,7 +497,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, adder, generation, quantised, formats, prefill, overhead, page, functions, decoding, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, steps, stand, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, adder, generation, quantised, formats, offsets, prefill, overhead, page, functions, decoding, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, steps, stand, mutants, count, min, max)}
 
 
 def value(expression: str):

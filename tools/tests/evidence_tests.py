@@ -14,7 +14,7 @@ from pathlib import Path
 from unittest import mock
 
 from tools import results, rungs
-from tools.evidence import counters, grid, machine_code, ncu, resources
+from tools.evidence import counters, formats, grid, machine_code, ncu, offsets, resources
 from tools.paths import DOCS, ROOT
 from tools.tests import fake_ladder
 from tools.tests.ended import ended
@@ -326,6 +326,41 @@ class Grid(unittest.TestCase):
             table.write_text("\n".join(lines))
             (row,) = grid.rows([table], RUNG)
         self.assertEqual([each for each in row.values()][6:8], ["2.000", "3.000"])
+
+
+class Formats(unittest.TestCase):
+    """What is of no card, and comes out again: but for the last digits, where another library sums in another order."""
+
+    def test_what_keys_and_values_of_few_bits_cost(self) -> None:
+        for row in results.table("format_errors.csv"):
+            if row["inputs"] == "normal" and (row["type"], row["per"]) in (("e4m3", "head"), ("int8", "token")):
+                found = formats.error("normal", formats.of_cache(row["type"], row["per"]))
+                self.assertAlmostEqual(found / float(row["error"]), 1, places=3, msg=row)
+
+    def test_where_the_largest_weight_stands(self) -> None:
+        """All of it with LADDER_WHOLE=1; otherwise of many tiles one offset."""
+        recorded = results.table("weight_offsets.csv")
+        self.assertEqual([(row["inputs"], row["tiles"], row["offset"]) for row in recorded],
+                         [(kind, f"{tiles}", f"{offset:g}") for kind in offsets.FACTORS for tiles in offsets.TILES for offset in offsets.OFFSETS])
+        whole = "LADDER_WHOLE" in os.environ
+        for kind in offsets.FACTORS:
+            for tiles in offsets.TILES if whole or kind == "sink" else offsets.TILES[:1]:
+                asked = offsets.OFFSETS if whole or tiles == 1 else (4,)
+                wanted = [row for row in recorded if (row["inputs"], row["tiles"]) == (kind, f"{tiles}") and float(row["offset"]) in asked]
+                for found, row in zip(offsets.rows_of(kind, tiles, asked), wanted, strict=True):
+                    for column, cell in row.items():
+                        with self.subTest(column, of=(kind, tiles, row["offset"])):
+                            if column in ("inputs", "room") or "" in (cell, found[column]):
+                                self.assertEqual(found[column], cell)
+                            else:
+                                self.assertAlmostEqual(float(found[column]), float(cell), delta=0.01 * abs(float(cell)))
+
+    def test_the_offsets_that_rungs_take_are_among_them(self) -> None:
+        kernels = sorted((ROOT / "fp8").glob("f*/kernel.cuh"))
+        taken = {found[1] for path in (*kernels, ROOT / "common/words/bytes.cuh")
+                 if (found := re.search(r"WEIGHT_OF_MAX = ([\d.]+)f?,", path.read_text(encoding="utf-8")))}
+        self.assertTrue(taken)
+        self.assertLessEqual({float(offset) for offset in taken}, set(offsets.OFFSETS))
 
 
 class MachineCode(unittest.TestCase):

@@ -143,6 +143,23 @@ TEST_CASE("scores are as large as f32 has them, or as a variant takes them, wher
                             [](const Trial& trial) { return trial.kinds == std::vector{InputKind::huge_keys}; }));
 }
 
+TEST_CASE(
+    "of more keys than a variant adds up rightly it meets no values of one sign, or no weights that rise and fall") {
+  Variant one_level = TILED, rounds = TILED;
+  one_level.keys_of_one_sign = 64, rounds.keys_of_rising_weights = 64;
+  const auto meets = [](const Variant& variant, InputKind kind, bool any_scores = false) {
+    return std::ranges::any_of(emulator_trials(variant, SHAPE, {.any_scores = any_scores}), [&](const Trial& trial) {
+      return trial.shape.keys() > 64 && std::ranges::count(trial.kinds, kind) > 0;
+    });
+  };
+  for (const InputKind kind : {InputKind::near_ties, InputKind::rising_weights, InputKind::one_sign}) {
+    CHECK(meets(TILED, kind));
+    CHECK(!meets(one_level, kind));
+    CHECK(meets(rounds, kind) == (kind != InputKind::rising_weights));
+    CHECK(meets(rounds, kind, true));
+  }
+}
+
 TEST_CASE("a GPU meets what the emulator meets, but for heads whose memory is not there") {
   const std::vector<Trial> on_gpu = gpu_trials(CAUSAL_TILED, SHAPE, {});
   for (const Trial& trial : emulator_trials(CAUSAL_TILED, SHAPE, {})) {
