@@ -95,7 +95,7 @@ __device__ Row joined(const AttentionParams& p, Way way, int head, int row) {
   return result;
 }
 __device__ void store(const AttentionParams& p, int head, int row, const Row& result) {
-  for (int c = 0; c < D; ++c) st_global_f16(p.O + (head * p.n + row) * D + c, result.of[c]);
+  for (int c = 0; c < D; ++c) st_global_f16(p.O + (head * p.n + row) * D + c, result.of[c]);  // @stores
 }
 
 // One more of the shares of this tile is there. Whether it is the last.
@@ -221,6 +221,16 @@ TEST_CASE("split keys in two launches, and how they go wrong") {
   CHECK(first_failure(Way::half_a_share) == FailureKind::nan_output);
   CHECK(first_failure(Way::one_too_many) != FailureKind::counts_differ);
   CHECK(first_failure(Way::by_queries) == FailureKind::emulator_report);
+}
+
+TEST_CASE("wrong numbers name the line that has written them, whichever launch has") {
+  const emulator::SourceLine stores = MARKED("stores");
+  for (const Way way : {Way::no_correction, Way::half_a_share, Way::last_but_too_few}) {
+    const Failure failure = judged(way).failures.front();
+    INFO(failure.message);
+    CHECK(failure.where == std::vector{stores});
+    CHECK(failure.message.ends_with(" at " + emulator::to_string(stores)));
+  }
 }
 
 TEST_CASE("what a block has written another one reads behind a release and an acquire; without, both lines are told") {
