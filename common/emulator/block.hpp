@@ -168,7 +168,9 @@ struct Block {
       int16_t& number = shadow_sites[site];
       if (number < 0) number = launch.shadow.number_of(counting.sites[site]);
       const bool is_plain = use == GlobalUse::write && !is_bulk_copy(site);
-      const auto own = is_plain ? GlobalShadow::write_of(linear_index, actor.thread, writes.add(actor, {})) : 0;
+      const auto own = is_plain ? GlobalShadow::write_of(linear_index, actor.thread, writes.add(actor, {}),
+                                                         static_cast<uint8_t>(number))
+                                : 0;
       launch.shadow.note(buffer, static_cast<uint64_t>(first - buffer.begin), bytes, use, linear_index,
                          static_cast<uint8_t>(number), own,
                          [&](GlobalShadow::Write other) { return writes.knows(actor, other); });

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -236,6 +237,8 @@ class Device {
     const std::byte* memory;  // where its bytes lie: its shadow, or `begin`
   };
   const std::vector<Buffer>& buffers() const { return buffers_; }
+  // The line that has written the byte at that offset of a buffer last, or added to it; nothing where nobody has or it is not known.
+  std::optional<SourceLine> writer_of(std::string_view buffer, uint64_t offset) const;
 
  private:
   friend class Launch;  // launch.cpp
@@ -249,6 +252,7 @@ class Device {
   int launches_ = 0;
   std::vector<const void*> kernels_;  // that have been launched
   std::shared_ptr<GlobalShadow> last_launch_;
+  std::vector<std::shared_ptr<GlobalShadow>> earlier_launches_;  // that are small
   bool failed_ = false;
   bool stopped_ = false;
 };

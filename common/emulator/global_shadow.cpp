@@ -60,6 +60,22 @@ std::optional<GlobalShadow::Access> GlobalShadow::touched(const Device::Buffer& 
   return std::nullopt;
 }
 
+std::optional<Site> GlobalShadow::writer(const Device::Buffer& buffer, uint64_t offset) const {
+  const auto known = std::ranges::find(buffers_, &buffer, &Pages::buffer);
+  if (known == buffers_.end()) return std::nullopt;
+  const uint64_t cell = offset / CELL_BYTES;
+  const auto at = [&](const std::vector<std::atomic<Page*>>& pages) -> const Cell* {
+    const Page* const page = pages[cell / PAGE_CELLS];
+    return page == nullptr ? nullptr : &(*page)[cell % PAGE_CELLS];
+  };
+  const Cell *const adds = at(known->reductions), *const own = at(known->pages);
+  uint64_t mark = adds == nullptr ? 0 : adds->last_writer.load();
+  if (mark == 0 && own != nullptr) mark = own->latest != 0 ? own->latest.load() : own->last_writer.load();
+  const size_t number = mark & 0xff;
+  if (mark == 0 || number == MAX_SITES - 1) return std::nullopt;  // which stands for several
+  return sites_[number];
+}
+
 std::vector<GlobalShadow::Clash> GlobalShadow::clashes() const {
   std::vector<Clash> all;
   std::map<std::tuple<const Device::Buffer*, uint32_t, uint32_t, bool>, size_t> known;

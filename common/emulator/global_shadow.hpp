@@ -23,11 +23,14 @@ class GlobalShadow {
     uint64_t block;
     Site site;
   };
-  // A block plus 1, a thread of it, and which of its writes, from 1 on; 0: none.
+  // From the top a block plus 1, a thread of it, which of its writes, from 1 on, and the number of the place; 0: none.
   using Write = uint64_t;
-  static Write write_of(uint64_t block, uint32_t thread, uint32_t number) {
-    return (block + 1) << 40 | uint64_t{thread} << 30 | number;
+  static Write write_of(uint64_t block, uint32_t thread, uint32_t number, uint8_t site) {
+    return (block + 1) << 40 | uint64_t{thread} << 30 | uint64_t{number} << 8 | site;
   }
+  static uint64_t block_of(Write write) { return (write >> 40) - 1; }
+  static uint32_t thread_of(Write write) { return write >> 30 & 1023; }
+  static uint32_t which_of(Write write) { return write >> 8 & 0x3fffff; }
 
   struct Clash {
     const Device::Buffer* buffer;
@@ -64,6 +67,11 @@ class GlobalShadow {
 
   // Who has written one of these bytes or added to it, or, for one who writes, read it: of the launch before, when this one begins.
   std::optional<Access> touched(const Device::Buffer& buffer, uint64_t offset, uint32_t bytes, bool writes) const;
+
+  // After the launch: where the word at that offset was last written, or added to.
+  std::optional<Site> writer(const Device::Buffer& buffer, uint64_t offset) const;
+  // Of a launch that has touched little: a few MB of shadow.
+  bool is_small() const { return made_.size() <= 64; }
 
   // After the launch: each pair of places once.
   std::vector<Clash> clashes() const;

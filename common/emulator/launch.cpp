@@ -303,6 +303,10 @@ class Launch {
  public:
   static int number_on(Device& device) { return device.launches_++; }
   static std::shared_ptr<GlobalShadow>& last_on(Device& device) { return device.last_launch_; }
+  static void keep_last(Device& device) {
+    if (device.last_launch_ != nullptr && device.last_launch_->is_small())
+      device.earlier_launches_.push_back(device.last_launch_);
+  }
   static bool is_first_on(Device& device, const void* kernel) {
     auto& known = device.kernels_;
     if (std::find(known.begin(), known.end(), kernel) != known.end()) return false;
@@ -314,9 +318,20 @@ class Launch {
 void Device::register_buffer(const void* begin, size_t bytes, std::string name, Access access, const void* shadow) {
   const auto* const first = static_cast<const std::byte*>(begin);
   const auto same = std::find_if(buffers_.begin(), buffers_.end(), [&](const Buffer& b) { return b.begin == first; });
-  last_launch_.reset();  // it knows where buffers stood
+  last_launch_.reset();  // it knows where buffers stood, and so do those before
+  earlier_launches_.clear();
   Buffer& buffer = same == buffers_.end() ? buffers_.emplace_back() : *same;
   buffer = {first, bytes, std::move(name), access, shadow == nullptr ? first : static_cast<const std::byte*>(shadow)};
+}
+
+std::optional<SourceLine> Device::writer_of(std::string_view buffer, uint64_t offset) const {
+  const auto known = std::ranges::find(buffers_, buffer, &Buffer::name);
+  if (known == buffers_.end() || last_launch_ == nullptr) return std::nullopt;
+  std::optional<Site> writer = last_launch_->writer(*known, offset);
+  for (auto launch = earlier_launches_.rbegin(); !writer && launch != earlier_launches_.rend(); ++launch)
+    writer = (*launch)->writer(*known, offset);
+  if (!writer) return std::nullopt;
+  return source_line(writer->call);
 }
 
 void Device::refuse(std::string why) {
@@ -405,6 +420,7 @@ float rcp_approx(float x) {
 void run_grid(Device& device, dim3 grid, dim3 block, uint32_t cluster, uint32_t smem_bytes, void (*body)(const void*),
               const void* call, const void* kernel, bool is_dependent) {
   std::shared_ptr<GlobalShadow>& last = Launch::last_on(device);
+  Launch::keep_last(device);
   if (!is_dependent) last.reset();
   const std::shared_ptr<GlobalShadow> before = last;
   last = std::make_shared<GlobalShadow>(device.buffers(), uint64_t{grid.x} * grid.y * grid.z);

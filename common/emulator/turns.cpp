@@ -6,6 +6,8 @@
 #include <iterator>
 #include <utility>
 
+#include "common/emulator/global_shadow.hpp"
+
 namespace emulator {
 
 void join(Sums& into, const Sums& from) {
@@ -110,7 +112,8 @@ void BlockSums::acquire(const Actor& actor, const Sums& known) {
 }
 
 bool BlockSums::knows(const Actor& actor, uint64_t write) {
-  const Turns::Adder other{(write >> 40) - 1, static_cast<uint32_t>(write >> 30 & 1023), uint32_t(write & 0x3fffffff)};
+  const Turns::Adder other{GlobalShadow::block_of(write), GlobalShadow::thread_of(write),
+                           GlobalShadow::which_of(write)};
   return any_told(actor, [&](const Sums& told) {
     const auto its = told.find(other.in_grid() | kind_);
     return its != told.end() && its->second >= other.number;

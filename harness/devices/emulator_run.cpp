@@ -169,7 +169,8 @@ EmulatorRun run_on_emulator(const Rung& rung, const Variant& variant, const Prob
     limits.from = problem.shape.batch_heads() == 2 ? 1 : 0;  // who numbers heads wrongly takes the first for the second
   }
   limits.ordered_sums = variant.same_bits;
-  emulator::Device device(limits);
+  const auto running = std::make_shared<emulator::Device>(limits);
+  emulator::Device& device = *running;
 
   std::vector<LaunchedTensor> inputs, outputs;
   const auto add = [&](std::vector<LaunchedTensor>& tensors, std::span<const TensorSpec> of_launch,
@@ -213,6 +214,15 @@ EmulatorRun run_on_emulator(const Rung& rung, const Variant& variant, const Prob
     const Tensor& input = problem.inputs.at(i);
     if (!inputs[i].holds(input.bytes())) run.modified_inputs.emplace_back(input.name());
   }
+  std::vector<int64_t> heads;  // where the launch has them
+  for (int64_t head = 0; problem.far_heads > 0 && head < problem.shape.batch_heads(); ++head)
+    heads.push_back(problem.launched_head(head));
+  run.writer = [running, heads, specs = outputs_of(variant, launched)](std::string_view output, const Cell& cell,
+                                                                       int64_t column) {
+    const TensorSpec& spec = *std::ranges::find(specs, output, &TensorSpec::name);
+    const int64_t unit = heads.empty() ? cell.unit : heads[static_cast<size_t>(cell.unit)];
+    return running->writer_of(output, bytes_of(spec.element, spec.offset(unit, cell.row) + column));
+  };
   return run;
 }
 

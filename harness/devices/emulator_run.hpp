@@ -1,6 +1,9 @@
 // One run of a variant on the emulator: buffers, launch, and everything the emulator saw.
 #pragma once
+#include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/emulator/emulator.hpp"
@@ -19,6 +22,8 @@ struct EmulatorRun {
   std::vector<std::pair<std::string, size_t>> buffers;  // in global memory: name, bytes
   std::vector<std::string> overwritten_guards;          // one message for each guard zone that was written to
   std::vector<std::string> modified_inputs;             // "Q"
+  // writer(an output, a row of it, a column): the line that has written it last, where that is known.
+  std::function<std::optional<emulator::SourceLine>(std::string_view, const Cell&, int64_t)> writer;
 };
 
 // `build` says which of the variant's two emulated builds runs.

@@ -155,10 +155,22 @@ struct SetView {
   }
 };
 
+// Who has written an element of an output, where that is known, as EmulatorRun has it.
+using Writer = decltype(EmulatorRun::writer);
+void fail_at(CheckResult& result, FailureKind kind, std::string message, const Writer& writer, const Tensor& output,
+             const Cell& cell, int64_t column) {
+  std::vector<emulator::SourceLine> where;
+  if (const auto line = writer ? writer(output.name(), cell, column) : std::nullopt) {
+    message += fmt::format("; last written at {}", emulator::to_string(*line));
+    where.push_back(*line);
+  }
+  result.fail(kind, std::move(message), "", std::move(where));
+}
+
 // Elements of the set for which is_bad(their number) holds, and what there is to say of them.
 template <class IsBad, class Say>
 void report_elements(CheckResult& result, const SetView& view, FailureKind kind, const char* what, const IsBad& is_bad,
-                     const Say& say) {
+                     const Say& say, const Writer& writer) {
   int64_t bad = 0, all = 0, first = 0;
   view.for_each_element([&](int64_t i) {
     ++all;
@@ -167,8 +179,11 @@ void report_elements(CheckResult& result, const SetView& view, FailureKind kind,
   if (bad == 0) return;
   const TensorSpec& spec = view.output.spec();
   const Cell cell = cell_of(spec, first);
-  result.fail(kind, fmt::format("{} of {} output elements {}, the first at {}{}", bad, all, what,
-                                view.place(cell, first % spec.columns()), say(cell)));
+  const int64_t column = first % spec.columns();
+  fail_at(result, kind,
+          fmt::format("{} of {} output elements {}, the first at {}{}", bad, all, what, view.place(cell, column),
+                      say(cell)),
+          writer, view.output, cell, column);
 }
 
 // Whether NaN may stand in the output of this set at all: then the reference alone says where.
@@ -182,17 +197,17 @@ bool expects_nan(const Reference::Answer& answer, size_t set) {
 
 // An output that is held to a plain computation in its types.
 void judge_against_baseline(CheckResult& result, const Problem& problem, size_t set, const Reference::Answer& answer,
-                            const Tensor& output) {
+                            const Tensor& output, const Writer& writer) {
   const SetView view{problem, answer, output, set};
   const auto say = [&](const Cell& cell) { return rows_off(answer, output, set) + scores_of(problem, cell); };
   const ElementInfo& of = info(output.spec().element);
   report_elements(
       result, view, FailureKind::unwritten_output, "were never written", [&](int64_t i) { return output.is_poison(i); },
-      [](const Cell&) { return ""; });
+      [](const Cell&) { return ""; }, {});
   if (of.has_nan && !expects_nan(answer, set)) {
     report_elements(
         result, view, FailureKind::nan_output, "are NaN",
-        [&](int64_t i) { return std::isnan(of.to(output.at(i))) && !output.is_poison(i); }, say);
+        [&](int64_t i) { return std::isnan(of.to(output.at(i))) && !output.is_poison(i); }, say, writer);
   }
   const Comparison worst = compare_to_reference(answer, output, set);
   const OutputError error{std::string(output.name()), worst.max_err, worst.tolerance, worst.rms, worst.rms_tolerance};
@@ -211,13 +226,13 @@ void judge_against_baseline(CheckResult& result, const Problem& problem, size_t 
       range = fmt::format("; {} goes to {:g} and no further, so the output or a weight has left its range", of.name,
                           of.largest);
     }
-    result.fail(
-        number_expected && std::isnan(worst.got) ? FailureKind::nan_output : FailureKind::wrong_result,
-        number_expected
-            ? fmt::format("max error {:.2e} above the tolerance {:.2e} at {}: {:.6g} instead of {:.6g}{}",
-                          worst.max_err, worst.tolerance, place, worst.got, worst.expected, range + say(worst.cell))
-            : fmt::format("{:.6g} at {}, where the inputs' NaN and infinities make {:.6g} of the formula", worst.got,
-                          place, worst.expected));
+    fail_at(result, number_expected && std::isnan(worst.got) ? FailureKind::nan_output : FailureKind::wrong_result,
+            number_expected
+                ? fmt::format("max error {:.2e} above the tolerance {:.2e} at {}: {:.6g} instead of {:.6g}{}",
+                              worst.max_err, worst.tolerance, place, worst.got, worst.expected, range + say(worst.cell))
+                : fmt::format("{:.6g} at {}, where the inputs' NaN and infinities make {:.6g} of the formula",
+                              worst.got, place, worst.expected),
+            writer, output, worst.cell, worst.column);
   } else if (!worst.rms_within() && !std::isnan(worst.rms)) {
     result.fail(FailureKind::wrong_result,
                 fmt::format("root mean square error {:.3e} above {:.3e}, {:.2g} times that of "
@@ -229,7 +244,7 @@ void judge_against_baseline(CheckResult& result, const Problem& problem, size_t 
 
 // An output of one f32 in each row that is off by no more than its row explains: the log-sum-exp, or a sink's gradient.
 void judge_rows(CheckResult& result, const Problem& problem, size_t set, const Reference::Answer& answer,
-                const Tensor& output) {
+                const Tensor& output, const Writer& writer) {
   const auto number = [&](size_t i) {
     return output[static_cast<size_t>(output.spec().index(answer.cells[i].unit, answer.cells[i].row))];
   };
@@ -244,15 +259,17 @@ void judge_rows(CheckResult& result, const Problem& problem, size_t set, const R
   }
   if (wrong == 0) return;
   const bool is_lse = answer.output == "LSE";
-  result.fail(is_lse ? FailureKind::wrong_lse : FailureKind::wrong_result,
-              fmt::format("{} is wrong in {} of {} rows, the first at {}: {:.7g} instead of {:.7g}, where f32 explains "
-                          "{:.1e}",
-                          is_lse ? "log-sum-exp" : answer.output, wrong, all,
-                          place(problem, output.spec(), answer.cells[first]), number(first), answer.values[first],
-                          answer.row_tolerance[first]));
+  fail_at(result, is_lse ? FailureKind::wrong_lse : FailureKind::wrong_result,
+          fmt::format("{} is wrong in {} of {} rows, the first at {}: {:.7g} instead of {:.7g}, where f32 explains "
+                      "{:.1e}",
+                      is_lse ? "log-sum-exp" : answer.output, wrong, all,
+                      place(problem, output.spec(), answer.cells[first]), number(first), answer.values[first],
+                      answer.row_tolerance[first]),
+          writer, output, answer.cells[first], 0);
 }
 
-void judge_outputs(CheckResult& result, const Problem& problem, size_t set, const Tensors& outputs) {
+void judge_outputs(CheckResult& result, const Problem& problem, size_t set, const Tensors& outputs,
+                   const Writer& writer = {}) {
   const std::vector<Failure> of_launch = result.failures;
   const bool several = std::ranges::count_if(outputs, [&](const Tensor& output) {
                          return !problem.reference[output.name()].baseline.empty();
@@ -261,7 +278,7 @@ void judge_outputs(CheckResult& result, const Problem& problem, size_t set, cons
     const Reference::Answer& answer = problem.reference[output.name()];
     // What is wrong with one output says nothing of another, and where there are others it is named.
     std::vector<Failure> others = std::exchange(result.failures, of_launch);
-    (answer.baseline.empty() ? judge_rows : judge_against_baseline)(result, problem, set, answer, output);
+    (answer.baseline.empty() ? judge_rows : judge_against_baseline)(result, problem, set, answer, output, writer);
     for (size_t i = of_launch.size(); i < result.failures.size(); ++i) {
       if (several && !answer.baseline.empty()) result.failures[i].message.insert(0, fmt::format("{}: ", output.name()));
       others.push_back(std::move(result.failures[i]));
@@ -459,7 +476,7 @@ void judge_again(CheckResult& launch, const Rung& rung, const Variant& variant, 
 void judge_fused(CheckResult& result, const Problem& problem, size_t set, const EmulatorRun& fused) {
   CheckResult own;
   fail_reports(own, FailureKind::emulator_report, fused.reports);
-  if (own.failures.empty()) judge_outputs(own, problem, set, fused.outputs);
+  if (own.failures.empty()) judge_outputs(own, problem, set, fused.outputs, fused.writer);
   if (result.answers_right()) {
     if (own.failures.empty()) return;
     Failure& first = own.failures.front();
@@ -614,7 +631,8 @@ std::vector<CheckResult> check_sets_on_emulator(const Rung& rung, const Variant&
 
   return results_of(launch, problem, watch, run.outputs, [&](CheckResult& result, size_t set) {
     result.max_err = std::numeric_limits<double>::quiet_NaN();
-    if (complete) judge_outputs(result, judged, set, run.outputs);  // what an ended launch has left tells nothing
+    if (complete)  // what an ended launch has left tells nothing
+      judge_outputs(result, judged, set, run.outputs, run.writer);
     if (fused && !fused->stopped) judge_fused(result, judged, set, *fused);
   });
 }

@@ -77,9 +77,9 @@ void judge_counts(CheckResult& result, const Variant& variant, const Problem& pr
   const emulator::SiteCounts* const ldmatrix = variant.conflict_ways > 0 ? worst_ldmatrix(counters) : nullptr;
   if (ldmatrix != nullptr && ldmatrix->ways() != variant.conflict_ways) {
     result.fail(FailureKind::conflicts_differ,
-                fmt::format("{}: {} from {} has {:.3g}-way bank conflicts, not {:.3g}-way as predicted",
-                            emulator::to_string({ldmatrix->file, ldmatrix->line}), ldmatrix->instruction,
-                            ldmatrix->buffer, ldmatrix->ways(), variant.conflict_ways),
+                fmt::format("{:.3g}-way bank conflicts, not {:.3g}-way as predicted, of {} from {} at {}",
+                            ldmatrix->ways(), variant.conflict_ways, ldmatrix->instruction, ldmatrix->buffer,
+                            emulator::to_string({ldmatrix->file, ldmatrix->line})),
                 "", {{ldmatrix->file, ldmatrix->line}});
   }
   if (variant.predict) {

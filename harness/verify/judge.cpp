@@ -87,6 +87,30 @@ std::optional<Trial> blocks_in_turns(const Subject& subject, const Trial& longes
   return trial;
 }
 
+constexpr int LONGEST_WHOLE = 4096;
+
+// Of queries of a head that is too long to run whole some are begun by nobody. That is a fault where the grid has grown with the head from
+// a length at which each is, so that each block has a tile of them there too. Else blocks go on to others, of which nothing is known.
+std::vector<CheckResult> not_begun(const Rung& rung, const Variant& variant, const Shape& shape,
+                                   const emulator::Options& options) {
+  Shape shorter = shape;
+  shorter.n = supported_length(variant, shape, LONGEST_WHOLE / 4);
+  const auto blocks = [&](const Shape& of) {
+    return start_on_emulator(rung, variant, of,
+                             {.multiprocessors = emulator::MANY_MULTIPROCESSORS, .starts_only = true})
+        .blocks;
+  };
+  const bool has_grown =
+      blocks(shape) * static_cast<uint64_t>(shorter.n) >= blocks(shorter) * static_cast<uint64_t>(shape.n);
+  if (!has_grown || !each_query_is_begun(rung, variant, shorter, options)) return {};
+  CheckResult result = start_result(rung, variant, shape, "no inputs", Place::emulator);
+  result.fail(FailureKind::unwritten_output, fmt::format("some of {} queries are read by no block before its first "
+                                                         "product, or by one with keys of another head; of {} "
+                                                         "queries each is read, and there are as many blocks for each",
+                                                         shape.n, shorter.n));
+  return {result};
+}
+
 class OnEmulator final : public Backend {
  public:
   Place place() const override { return Place::emulator; }
@@ -142,6 +166,7 @@ class OnEmulator final : public Backend {
     }
     if (trial.begins_only) {
       if (each_query_is_begun(*subject.rung, variant, trial.shape, options)) return std::vector<CheckResult>{};
+      if (trial.shape.n > LONGEST_WHOLE) return not_begun(*subject.rung, variant, trial.shape, options);
       const Problem whole = make_problem(trial.shape, trial.kinds, trial.seed, false);
       return check_sets_on_emulator(*subject.rung, variant, whole, options);
     }

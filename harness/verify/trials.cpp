@@ -39,7 +39,8 @@ constexpr int MASKED_TILES = 44;  // or under a mask so many
 constexpr int FAR_WALK = 65536 + 29;  // keys
 constexpr int SUBNORMAL = -14;        // times numbers of 1 or so: most are subnormal in f16
 constexpr int WIDE_ROWS = 1 << 14;    // heads x keys
-constexpr int LONG_HEAD = 4096 + 1;   // keys
+constexpr uint64_t MOST_WORKSPACE = uint64_t{1} << 30;
+constexpr int LONG_HEAD = 4096 + 1;  // keys
 // Whether the product with its own f32 reciprocal is below 1, as of 41: who divides so many tiles by multiplying takes a head's first one
 // for one of the head before.
 bool is_awkward(int tiles) {
@@ -343,19 +344,24 @@ Shape as_models_share(const Variant& variant, Shape shape) {
   return shape;
 }
 
-// Heads and lengths as people run them: powers of two, and halves between. So many blocks beside each other run of each.
+// Heads and lengths as people run them: powers of two, and halves between. So many blocks beside each other run of each. Of the lengths
+// that are not always there the commit draws one, another under a mask.
 std::vector<Trial> as_people_run(const Variant& variant, const Shape& usual, uint64_t seed) {
   struct Run {
     int heads, n, blocks;
   };
   const bool is_fast = has_tensor_cores(variant, usual);
-  const std::vector<Run> runs = !is_fast ? std::vector<Run>{{16, 1024, 1}} : std::vector<Run>{{16, 2048, 8}};
+  std::vector<Run> runs = !is_fast ? std::vector<Run>{{16, 1024, 1}} : std::vector<Run>{{16, 2048, 8}};
+  constexpr Run OTHERS[] = {{8, 640, 2}, {1, 4096, 1}};
+  if (is_fast && variant.workspace_at(usual) == 0)
+    runs.push_back(OTHERS[of_commit(seed + usual.causal)() % std::size(OTHERS)]);
   std::vector<Trial> trials;
   if (variant.workspace_at(usual) > 0 && !variant.takes(CROSS))
     return trials;  // all queries of so many keys take too long
   for (const auto& [heads, n, blocks] : runs) {
     Shape shape = as_models_share(variant, with_heads(usual, 1, heads));
     shape.n = supported_length(variant, shape, n);
+    if (shape.n == 0) continue;
     const int rows = std::max(1, variant.tile.br);
     Trial trial{.shape = shape,
                 .seed = of_commit(seed + static_cast<uint64_t>(n))(),
@@ -367,16 +373,18 @@ std::vector<Trial> as_people_run(const Variant& variant, const Shape& usual, uin
   return trials;
 }
 
-// Which head and which queries are whose, of whole heads beside each other.
+// Which head and which queries are whose, of whole heads beside each other, and of heads as long as 8 and 16 bits number tiles and rows.
 std::vector<Trial> whose_queries(const Variant& variant, const Shape& usual, uint64_t seed) {
   std::vector<Trial> trials;
   // Blocks that stay take more than they begin with, under a mask whatever there is to do.
   const bool stay = depends_on_gpu(variant, few_tiles(variant, usual, seed, 4, 4).shape, emulator::MULTIPROCESSORS);
   if (!has_tensor_cores(variant, usual) || (stay && (usual.causal || variant.few_rows > 0))) return trials;
-  for (const auto& [heads, n] : {std::pair{16, 1024}, {32, 512}, {8, 768}, {64, 320}}) {
-    if (usual.causal && n != 1024) continue;
+  for (const auto& [heads, n] :
+       {std::pair{16, 1024}, {32, 512}, {8, 768}, {64, 320}, {8, 640}, {2, 4096}, {1, 16384}, {1, 32768}}) {
+    if (usual.causal && n != 1024 && n != 16384) continue;
     Shape shape = as_models_share(variant, with_heads(usual, 1, heads));
     shape.n = supported_length(variant, shape, n);
+    if (shape.n == 0 || variant.workspace_at(shape) > MOST_WORKSPACE) continue;
     trials.push_back({.shape = shape, .seed = seed + 14, .begins_only = true});
   }
   return trials;
@@ -427,7 +435,6 @@ std::optional<Trial> many_sequences(const Variant&, const Shape& usual, uint64_t
 // More queries than CUDA's limit of gridDim.y and .z, and more tiles of 16 where a workspace does not grow with their square; of sequences,
 // one after the other, more tiles of them. Or as many keys as shared memory holds a row of.
 std::optional<Trial> many_rows(const Variant& variant, const Shape& usual, uint64_t seed) {
-  constexpr uint64_t MOST_WORKSPACE = uint64_t{1} << 30;
   Shape shape = with_heads(usual, 1, 1);
   shape.n = FAR_WALK;
   int least = FAR_WALK;
@@ -888,14 +895,19 @@ std::vector<Trial> scales_apart(const Plan& plan) {
   return trials;
 }
 
-// Where products are fast, more of them: of every remainder that a loop may leave, one block each.
+// Of every remainder that a loop may leave, one block each. More of them where products are fast: then the commit draws each number of tiles
+// of up to 32 now and then, and a multiple of 11 to 15 each time.
 std::vector<Trial> remainders(const Plan& plan) {
   std::vector<std::pair<int, int>> numbers{{4, 48}, {5, 96}, {6, 40}, {8, 24}, {9, 64}, {10, 72}};
-  if (plan.variant.tile.bc > 16) numbers.insert(numbers.end(), {{22, 64}, {24, 64}});
+  std::mt19937_64 random = of_commit(plan.choice.seed);
+  const auto once_or_twice = [&](int tiles) { numbers.emplace_back(tiles << random() % 2, 64); };
+  if (plan.variant.tile.bc > 16) {
+    for (const int tiles : {11, 12}) once_or_twice(tiles);
+  }
   if (plan.is_fast) {
-    constexpr int PRIMES[] = {17, 19, 23, 25, 27, 29, 31};
-    numbers.insert(numbers.end(), {{26, 64}, {28, 64}, {30, 64}});
-    numbers.emplace_back(PRIMES[of_commit(plan.choice.seed)() % std::size(PRIMES)], 64);
+    constexpr int OTHERS[] = {16, 17, 18, 19, 20, 21, 23, 25, 27, 29, 31, 32};
+    for (const int tiles : {13, 14, 15}) once_or_twice(tiles);
+    numbers.emplace_back(OTHERS[random() % std::size(OTHERS)], 64);
   }
   constexpr InputKind MOVING[] = {InputKind::normal,       InputKind::near_ties, InputKind::rising_weights,
                                   InputKind::creeping_max, InputKind::peaky,     InputKind::trained};

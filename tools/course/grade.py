@@ -10,7 +10,6 @@ import argparse
 import contextlib
 import csv
 import dataclasses
-import io
 import itertools
 import json
 import multiprocessing
@@ -27,19 +26,17 @@ import textwrap
 import threading
 import time
 import tomllib
-import zipfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tools import rungs
 from tools.course import cage as cages, exercises
+from tools.course.adapters.gradebook import gradebook
 from tools.course.exercises import CANNOT_RUN_HERE, CourseError, DONE, Exercise, FAILED, USAGE, Usage
+from tools.course.handed_in import PROGRESS, Submission, Unclear, printable, submissions_in
 
-MOST_BYTES = 1 << 20  # of a submitted file; a kernel has 20 KB
-MOST_ZIPPED = 64 << 20  # of a zip, which has a whole work/
 MOST_SEED = 200  # characters; it is a name
 MOST_SAID = 4000  # characters that a student is told
-PROGRESS = "progress.json"
 MOST_MEMORY, LEAST_MEMORY = 3 << 30, 512 << 20  # for one, where there is as much; and what a right one takes, with room: up to 334 MiB were seen
 SEEDED = ("hunt", "predict")  # what a seed makes different
 COMPILER_KILLED = "fatal error: Killed signal terminated program"  # as GCC says it; a kernel's own fault it is not
@@ -52,181 +49,6 @@ MARKS = {"answers": 50, "races": 20, "counts": 30}
 # to the order of its threads.
 RACES = ("emulator_report", "guard_overwritten", "input_modified", "order_dependent", "unset_variable")
 NOT_JUDGED = ("not_judged", "other_seed")  # reasons
-
-
-# ---- what was handed in -----------------------------------------------------------------------------------------------
-
-@dataclass
-class Submission:
-    student: str
-    file: str = ""  # as it lies in DIR
-    text: str = ""
-    problem: str = ""  # why there is nothing to judge
-    unread: bool = False  # which is not the student's fault
-    missing: bool = False  # there is no file that could be it
-    progress: str = ""  # work/progress.json, which has the seed
-    seed: str = ""
-    result: dict = field(default_factory=dict)
-
-
-class Unclear(Exception):
-    """What is in the file, or whether there is one."""
-
-
-class Missing(Unclear):
-    """Nothing there could be it."""
-
-
-class Several(Unclear):
-    """Which file is meant: for the lecturer to ask, and no fault that marks are for."""
-
-
-def student_of(name: str) -> str:
-    """Moodle's 'Ada Lovelace_123_assignsubmission_file', Canvas' 'lovelaceada_LATE_123_456_kernel.cuh', and plain names."""
-    if moodle := re.fullmatch(r"(.+?_\d+)_assignsubmission_\w+?_?", name):
-        return moodle[1]
-    stem = re.sub(r"\.(cuh|cu|txt|zip)$", "", name)
-    if canvas := re.fullmatch(r"([^_]+)(?:_LATE)?_(\d+)_\d+_.+", stem):
-        return f"{canvas[1]}_{canvas[2]}"
-    return stem
-
-
-def decoded(data: bytes, name: str) -> str:
-    if len(data) > MOST_BYTES:
-        raise Unclear(f"{name} is larger than {MOST_BYTES >> 20} MiB, which no kernel is.")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise Unclear(f"{name} is no text.") from None
-
-
-def read(path: Path, most: int = MOST_BYTES + 1) -> bytes:
-    """Of a regular file alone: a link may lead to somebody else's, and a pipe never ends."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        if not os.path.isfile(f"/proc/self/fd/{descriptor}"):
-            raise Unclear(f"{path.name} is no file.")
-        return file.read(most)
-
-
-def folders_of_exercises() -> set[str]:
-    return {folder.name for folder in exercises.FOLDER.iterdir()}
-
-
-def of_a_student(names: list[str]) -> list[str]:
-    """Without what a Mac or git puts there."""
-    return [name for name in names if not re.search(r"(^|/)(\.|__MACOSX/)", name)]
-
-
-def chosen(names: list[str], exercise: Exercise, suffixes: tuple[str, ...]) -> str:
-    """Of the names in a student's folder or zip: the exercise's file in the exercise's folder, or the only one of that name, or the
-    only one that could be it. What lies in another exercise's folder is that one's, as in a whole work/ that is handed in."""
-    others = folders_of_exercises() - {exercise.name}
-    names = [name for name in of_a_student(names) if not others & set(name.split("/")[:-1])]
-    called = [name for name in names if name.rpartition("/")[2] == exercise.file_name]
-    inside = [name for name in called if f"/{exercise.name}/" in f"/{name}"]
-    likely = [name for name in names if name.endswith(suffixes)]
-    for found in (inside, called, likely):
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise Several(f"Which one? {', '.join(sorted(found)[:4])}. Leave one of them.")
-    raise Missing(f"There is no {exercise.file_name}.")
-
-
-def progress_of(name: str) -> str:
-    """Where the progress of the exercise with this file is, in the folder above its own; nowhere, where there is none above."""
-    folder = name.rpartition("/")[0]
-    return f"{folder.rpartition('/')[0]}/{PROGRESS}".lstrip("/") if folder else ""
-
-
-def suffixes_of(exercise: Exercise) -> tuple[str, ...]:
-    return (Path(exercise.file_name).suffix, ".cu") if exercise.file_name.endswith(".cuh") else (Path(exercise.file_name).suffix,)
-
-
-def from_folder(submission: Submission, folder: Path, exercise: Exercise) -> None:
-    names = [str((Path(at) / name).relative_to(folder)) for at, _, files in os.walk(folder, onerror=raise_it) for name in files]
-    try:
-        name = chosen(names, exercise, suffixes_of(exercise))
-    except Missing:  # Moodle makes a folder for each student, in which the zip lies
-        zips = [name for name in of_a_student(names) if name.endswith(".zip")]
-        if not zips:
-            raise
-        if len(zips) > 1:
-            raise Several(f"Which one? {', '.join(sorted(zips)[:4])}. Leave one of them.") from None
-        from_zip(submission, folder / zips[0], exercise)
-        submission.file = f"{folder.name}/{zips[0].rpartition('/')[0]}".rstrip("/") + f"/{submission.file}"
-        return
-    submission.file = f"{folder.name}/{name}"
-    submission.text = decoded(read(folder / name), name)
-    progress = progress_of(name)
-    if progress and (folder / progress).is_file():  # one that is no text has no seed, and the kernel is judged all the same
-        submission.progress = read(folder / progress).decode(errors="replace")
-
-
-def raise_it(error: OSError) -> None:
-    raise error
-
-
-def from_zip(submission: Submission, path: Path, exercise: Exercise) -> None:
-    """Read where it is: what is not unpacked lands nowhere and fills no disk."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(read(path, MOST_ZIPPED))) as archive:
-            name = chosen([info.filename for info in archive.infolist() if not info.is_dir()], exercise, suffixes_of(exercise))
-            submission.file = f"{path.name}/{name}"
-            with archive.open(name) as file:
-                submission.text = decoded(file.read(MOST_BYTES + 1), name)
-            progress = progress_of(name)
-            if progress and progress in archive.namelist():
-                with archive.open(progress) as file:
-                    submission.progress = file.read(MOST_BYTES).decode(errors="replace")
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise Unclear(f"{path.name} cannot be unpacked: {error}.") from None
-
-
-def one(path: Path, exercise: Exercise) -> Submission:
-    submission = Submission(student_of(path.name.encode(errors="replace").decode()), path.name.encode(errors="replace").decode())
-    try:
-        if path.is_symlink():
-            raise Unclear(f"{path.name} is a link.")
-        if path.is_dir():
-            from_folder(submission, path, exercise)
-        elif path.suffix == ".zip":
-            from_zip(submission, path, exercise)
-        else:
-            submission.text = decoded(read(path), path.name)
-    except Unclear as unclear:
-        submission.problem, submission.unread = str(unclear), isinstance(unclear, Several)
-        submission.missing = isinstance(unclear, Missing)
-    except OSError as error:
-        submission.problem, submission.unread = f"{submission.file} cannot be read: {error.strerror}.", True
-    return submission
-
-
-def submissions_in(folder: Path, exercise: Exercise) -> list[Submission]:
-    """A folder that holds the exercise's file itself, or folders of exercises, is one submission, as an autograder finds it."""
-    try:
-        entries = sorted(path for path in folder.iterdir() if not path.name.startswith((".", "__MACOSX")))
-    except OSError as error:
-        raise Usage(f"{folder} cannot be read: {error.strerror}.") from None
-    if {path.name for path in entries} & {exercise.file_name, *folders_of_exercises()}:
-        return [one(folder.resolve(), exercise)]
-    taken = [path for path in entries if path.is_dir() or path.suffix in (*suffixes_of(exercise), ".zip")]
-    if not taken:
-        raise Usage(f"{folder} holds no submissions: neither folders of students nor {exercise.file_name}, zip or "
-                    f"{' or '.join(suffixes_of(exercise))} files.\n  What it may look like: course/grading.md")
-    found: dict[str, Submission] = {}
-    for path in taken:
-        submission = one(path, exercise)
-        known = found.get(submission.student)
-        if known and submission.missing:  # as Moodle's folder of what somebody typed online, beside the one of the file
-            continue
-        if known and not known.missing:
-            known.problem = f"Handed in twice: {known.file} and {submission.file}. Leave one of them."
-            known.unread = True
-        else:
-            found[submission.student] = submission
-    return [found[student] for student in sorted(found)]
 
 
 # ---- judging ----------------------------------------------------------------------------------------------------------
@@ -394,9 +216,10 @@ class Graded:
     submissions: list[Submission]
     isolation: str
 
-    @property
-    def most(self) -> float:
-        return sum(self.marks.values())
+    def document(self) -> dict:
+        """No times and no dates in it: the same submissions give the same bytes."""
+        return {"exercise": self.exercise.name, "of": sum(self.marks.values()), "isolation": self.isolation,
+                "submissions": [{"student": each.student, "file": each.file, "seed": each.seed, **each.result} for each in self.submissions]}
 
 
 @dataclass
@@ -406,76 +229,41 @@ class Assignment:
     exercises: list[Exercise]
     points: float
 
-
-def document(graded: Graded) -> dict:
-    """No times and no dates in it: the same submissions give the same bytes."""
-    return {"exercise": graded.exercise.name, "of": graded.most, "isolation": graded.isolation,
-            "submissions": [{"student": each.student, "file": each.file, "seed": each.seed, **each.result} for each in graded.submissions]}
-
-
-def by_student(graded: list[Graded]) -> dict[str, list[Submission | None]]:
-    """Each one's submission to each exercise."""
-    found = [{each.student: each for each in one_of.submissions} for one_of in graded]
-    return {student: [of.get(student) for of in found] for student in sorted(set().union(*found))}
+    def document(self, graded: list[Graded]) -> dict:
+        documents = [each.document() for each in graded]
+        scores = [{each["student"]: each["score"] / of["of"] for each in of["submissions"]} for of in documents]
+        points = {student: round(self.points * sum(of.get(student, 0) for of in scores) / len(scores), 2) for student in sorted(set().union(*scores))}
+        return {"assignment": self.name, "of": self.points, "points": points, "exercises": documents}
 
 
-def points_of(graded: list[Graded], points: float) -> dict[str, float]:
-    parts = {student: [each.result["score"] / of.most if each else 0 for each, of in zip(row, graded, strict=True)]
-             for student, row in by_student(graded).items()}
-    return {student: round(points * sum(row) / len(row), 2) for student, row in parts.items()}
+def table(most: float, columns: list[str], rows: list[tuple[str, float, list[float], str]], passed: str = "") -> str:
+    """Each row: a student, the points, what stands in the columns, and why."""
+    width = max(len("student"), *(len(printable(student)) for student, *_ in rows))
+    lines = [f"{'student':<{width}}  {f'of {most:g}':>7}  " + "".join(f"{column:>15}" for column in columns) + "  why"]
+    for student, points, scores, why in rows:
+        lines.append(f"{printable(student):<{width}}  {points:>7g}  " + "".join(f"{score:>15g}" for score in scores) + f"  {printable(why)}")
+    mean = sum(points for _, points, *_ in rows) / len(rows)
+    return "\n".join([*lines, f"\n{len(rows)} graded{passed}, mean {mean:.1f} of {most:g}."])
 
 
-def gradebook(graded: list[Graded], points: float) -> str:
-    """A line for each student, as a spreadsheet and an LMS read it: the points, and the marks of each exercise. A name that a spreadsheet
-    would take for a formula has a ' before it."""
-    out = io.StringIO()
-    lines = csv.writer(out, lineterminator="\n")
-    lines.writerow(["student", f"points of {points:g}", *(f"{of.exercise.name} of {of.most:g}" for of in graded)])
-    earned = points_of(graded, points)
-    for student, row in by_student(graded).items():
-        lines.writerow(["'" * student.startswith(("=", "+", "-", "@")) + printable(student), f"{earned[student]:g}", *(f"{each.result['score']:g}" if each else "" for each in row)])
-    return out.getvalue()
+def table_of_assignment(whole: dict) -> str:
+    by_student = [{each["student"]: each for each in of["submissions"]} for of in whole["exercises"]]
+    numbers, rows = [of["exercise"].partition("_")[0] for of in whole["exercises"]], []
+    for student, points in whole["points"].items():
+        row = [of.get(student, nothing_judged("not_judged", "", {})) for of in by_student]
+        why = [f"{number} {each['reason']}" for number, each in zip(numbers, row) if not each["passed"]]
+        rows.append((student, points, [each["score"] for each in row], ", ".join(why) or "passed"))
+    return table(whole["of"], [f"{number} {of['of']:g}" for number, of in zip(numbers, whole["exercises"])], rows)
 
 
-def table_of_assignment(graded: list[Graded], points: float) -> str:
-    rows, earned = by_student(graded), points_of(graded, points)
-    numbers = [of.exercise.name.partition("_")[0] for of in graded]
-    width = max(len("student"), *(len(printable(student)) for student in rows))
-    lines = [f"{'student':<{width}}  {f'of {points:g}':>7}  " + "".join(f"{f'{number} {of.most:g}':>12}" for number, of in zip(numbers, graded)) + "  why"]
-    for student, row in rows.items():
-        scores = "".join(f"{each.result['score'] if each else 0:>12g}" for each in row)
-        why = [f"{number} {each.result['reason'] if each else 'not_judged'}" for number, each in zip(numbers, row) if not each or not each.result["passed"]]
-        lines.append(f"{printable(student):<{width}}  {earned[student]:>7g}  {scores}  {', '.join(why) or 'passed'}")
-    lines.append(f"\n{len(rows)} graded, mean {sum(earned.values()) / len(rows):.1f} of {points:g}.")
-    return "\n".join(lines)
-
-
-def printable(text: str) -> str:
-    """A terminal takes no control characters from strangers."""
-    return "".join(character if character == "\n" or character.isprintable() else "?" for character in text)
-
-
-def table(submissions: list[Submission], marks: dict[str, float], most: float) -> str:
+def table_of_exercise(whole: dict, marks: dict[str, float]) -> str:
     names = [name for name in FACETS if marks.get(name)]
-    width = max([len("student"), *(len(printable(each.student)) for each in submissions)])
-    lines = [f"{'student':<{width}}  {f'of {most:g}':>7}  " + "".join(f"{f'{name} {marks[name]:g}':>15}" for name in names) + "  why"]
-    for each in submissions:
-        scores = "".join(f"{each.result['marks'][name]['score']:>15g}" for name in names)
-        same = f", same file as {each.result['same_as'][0]}" if each.result.get("same_as") else ""
-        lines.append(f"{printable(each.student):<{width}}  {each.result['score']:>7g}  {scores}  {each.result['reason']}{printable(same)}")
-    scores = [each.result["score"] for each in submissions]
-    passed = sum(each.result["passed"] for each in submissions)
-    lines.append(f"\n{len(scores)} graded, {passed} passed, mean {sum(scores) / len(scores):.1f} of {most:g}.")
-    return "\n".join(lines)
+    rows = [(each["student"], each["score"], [each["marks"][name]["score"] for name in names],
+             each["reason"] + (f", same file as {each['same_as'][0]}" if each.get("same_as") else "")) for each in whole["submissions"]]
+    return table(whole["of"], [f"{name} {marks[name]:g}" for name in names], rows, f", {sum(each['passed'] for each in whole['submissions'])} passed")
 
 
 # ---- the command ------------------------------------------------------------------------------------------------------
-
-def exercise_called(typed: str) -> Exercise:
-    if exercise := exercises.called(typed):
-        return exercise
-    raise exercises.unknown(typed)
-
 
 def assignment_called(typed: str) -> Assignment:
     known = tomllib.loads((exercises.FOLDER.parent / "assignments.toml").read_text())["assignment"]
@@ -483,7 +271,7 @@ def assignment_called(typed: str) -> Assignment:
     found = graded_ones.get(typed) or graded_ones.get(f"assignment {typed}")
     if not found:
         raise Usage(f"There is no assignment '{typed}' that has exercises.\n  There are: {', '.join(name.removeprefix('assignment ') for name in graded_ones)}")
-    return Assignment(found["name"], [exercise_called(name) for name in found["exercises"]],
+    return Assignment(found["name"], [exercises.called(name) for name in found["exercises"]],
                       sum(mark["points"] for mark in found["mark"] if mark.get("from_exercises")))
 
 
@@ -516,35 +304,31 @@ def seed_in(progress: str, exercise: Exercise) -> str:
 
 
 def seeds_of(typed: str, submissions: list[Submission], exercise: Exercise, seed: str = "") -> None:
-    if seed:
+    if typed == "progress":
         for each in submissions:
-            each.seed = seed
-    elif typed == "progress":
-        for each in submissions:
-            if each.problem or exercise.kind not in SEEDED:
-                continue
-            try:
-                each.seed = seed_in(each.progress, exercise)
-            except Unclear as unclear:
-                each.problem, each.unread = str(unclear), True
-    elif typed:
+            if not each.problem and exercise.kind in SEEDED:
+                try:
+                    each.seed = seed_in(each.progress, exercise)
+                except Unclear as unclear:
+                    each.problem, each.unread = str(unclear), True
+        return
+    given = dict.fromkeys((each.student for each in submissions), seed)
+    if typed:
         try:
             given = {row[0].strip(): row[1].strip() for row in csv.reader(Path(typed).read_text().splitlines()) if row}
         except (OSError, IndexError, UnicodeDecodeError) as error:
             raise Usage(f"--seeds takes 'progress', or a file with a line STUDENT,SEED for each; {typed}: {error}") from None
-        missing = [each.student for each in submissions if each.student not in given]
-        if missing:
-            raise Usage(f"{typed} has no seed for {', '.join(missing[:5])}{' and more' if len(missing) > 5 else ''}.")
-        for each in submissions:
-            each.seed = given[each.student]
+    missing = [each.student for each in submissions if each.student not in given]
+    if missing:
+        raise Usage(f"{typed} has no seed for {', '.join(missing[:5])}{' and more' if len(missing) > 5 else ''}.")
+    for each in submissions:
+        each.seed = given[each.student]
 
 
 def writable(*files: str) -> None:
     if files.count("-") > 1:
         raise Usage("Only one of --json - and --csv - can have stdout.")
-    for file in filter(None, files):
-        if file == "-":
-            continue
+    for file in {*files} - {"", "-"}:
         try:
             Path(file).open("a").close()
         except OSError as error:
@@ -634,29 +418,26 @@ def flags() -> argparse.ArgumentParser:
 
 def exercise_of(typed: argparse.Namespace) -> Exercise:
     """The one that is named, or that the folder is named after."""
-    if typed.exercise:
-        return exercise_called(typed.exercise)
-    with contextlib.suppress(Usage):
-        return exercise_called(typed.folder.resolve().name)
-    raise Usage(f"Which exercise?  ./ladder grade {typed.folder} --exercise 02a\n  All of them:  ./ladder learn list")
+    if exercise := exercises.called(typed.exercise or typed.folder.resolve().name):
+        return exercise
+    raise exercises.unknown(typed.exercise) if typed.exercise else Usage(
+        f"Which exercise?  ./ladder grade {typed.folder} --exercise 02a\n  All of them:  ./ladder learn list")
 
 
 def graded_in(exercise: Exercise, typed: argparse.Namespace) -> Graded:
-    predicts = exercise.kind == "predict"
     submissions = submissions_in(typed.folder, exercise)
     seeds_of(typed.seeds, submissions, exercise, typed.seed)
     writable(typed.json, typed.csv)
     jobs, memory = jobs_and_memory(typed.jobs)
     limits = cages.Limits(seconds=900, memory=memory)
     ladder = CagedLadder(cage_for(exercise, limits, typed.require_isolation), 300)
-    if not predicts:
+    if exercise.kind == "predict":
+        marks = {"prediction": 100.0}
+    else:
         took = prove(exercise, ladder)
         # A right kernel is never stopped because the machine is slow or busy: one launch of many may take what they all took.
         ladder.launch_s = max(20, 4 * took)
         ladder.cage.limits = dataclasses.replace(limits, seconds=max(60, 8 * took))
-    if predicts:
-        marks = {"prediction": 100.0}
-    else:
         begun = starts(exercise)
         Class(exercise, MARKS, ladder).judge(begun, jobs)
         marks = usual_marks({name for name in MARKS if all(each.result["marks"][name]["score"] for each in begun)})
@@ -665,7 +446,6 @@ def graded_in(exercise: Exercise, typed: argparse.Namespace) -> Graded:
         left = sum(not each.result for each in submissions)
         print(f"{len(submissions) - left} of {len(submissions)}: {printable(submission.student)}", file=sys.stderr)
 
-    given = {seed: exercises.normal(exercise.skeleton(seed)) for seed in {each.seed for each in submissions}}
     # Who hand in the same file are judged once, and named to each other.
     first: dict[tuple[str, str], Submission] = {}
     for each in submissions:
@@ -674,7 +454,7 @@ def graded_in(exercise: Exercise, typed: argparse.Namespace) -> Graded:
         elif another := of_another_seed(exercise, each):
             each.problem, each.unread = another, True
             each.result = nothing_judged("other_seed", another, marks)
-        elif exercises.normal(each.text) == given[each.seed]:
+        elif exercises.normal(each.text) == exercises.normal(exercise.skeleton(each.seed)):
             each.result = nothing_judged("untouched", "It is the file that everybody begins with.", marks)
         else:
             first.setdefault((each.text, each.seed), each)
@@ -683,15 +463,11 @@ def graded_in(exercise: Exercise, typed: argparse.Namespace) -> Graded:
         if not each.problem and (each.text, each.seed) in first:
             same = [other.student for other in submissions if other is not each and not other.problem and other.text == each.text]
             each.result = first[each.text, each.seed].result | ({"same_as": same} if same else {})
-
     return Graded(exercise, marks, submissions, ladder.cage.kind)
 
 
 def main(arguments: list[str]) -> int:
-    return grade(flags().parse_args(arguments))
-
-
-def grade(typed: argparse.Namespace) -> int:
+    typed = flags().parse_args(arguments)
     if not typed.folder.is_dir():
         raise Usage(f"{typed.folder} is {'no folder' if typed.folder.exists() else 'not there'}; grade takes the folder of the submissions.")
     if typed.jobs is not None and typed.jobs <= 0:
@@ -703,17 +479,16 @@ def grade(typed: argparse.Namespace) -> int:
             raise Usage("--assignment has its own exercises and points: leave --exercise out.")
         assignment = assignment_called(typed.assignment)
         graded = [graded_in(exercise, typed) for exercise in assignment.exercises]
-        points, said = assignment.points, table_of_assignment(graded, assignment.points)
-        whole = {"assignment": assignment.name, "of": points, "points": points_of(graded, points), "exercises": [document(of) for of in graded]}
+        whole = assignment.document(graded)
+        points, said = whole["points"].values(), table_of_assignment(whole)
     else:
         graded = [graded_in(exercise_of(typed), typed)]
-        points, whole = graded[0].most, document(graded[0])
-        said = table(graded[0].submissions, graded[0].marks, points)
-
+        whole = graded[0].document()
+        points, said = [each["score"] for each in whole["submissions"]], table_of_exercise(whole, graded[0].marks)
     # Where it was judged, a kernel may pass that elsewhere does not.
     said = "\n".join([said, *dict.fromkeys(printable(each.result["weaker"]) for of in graded for each in of.submissions if "weaker" in each.result)])
     write(typed.json, json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
-    write(typed.csv, gradebook(graded, points))
+    write(typed.csv, gradebook(whole))
     print(said, file=sys.stderr if "-" in (typed.json, typed.csv) else sys.stdout)
     unread = dict.fromkeys(f"NOT GRADED: {printable(each.student)}: {each.problem}" for of in graded for each in of.submissions if each.unread)
     for line in unread:
@@ -723,7 +498,7 @@ def grade(typed: argparse.Namespace) -> int:
         first = graded[0].submissions[0]
         print(f"NOBODY WAS JUDGED. The first, {printable(first.student)}: {printable(first.result['said'])}\n"
               "  What may lie in the folder: course/grading.md", file=sys.stderr)
-    low = typed.at_least is not None and any(earned < typed.at_least for earned in points_of(graded, points).values())
+    low = typed.at_least is not None and min(points) < typed.at_least
     return FAILED if low or unread or nobody else DONE
 
 

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <limits>
 
 #include "harness/tests/catch.hpp"
@@ -162,4 +164,56 @@ TEST_CASE(
   CHECK(hint({at(64, 32, USUAL), at(64, 32, 0.5f, {wrong})}).starts_with("scale="));
   const Failure counts = failure_of(counts_differ, "mma: predicted 4, counted 8");  // not counted at every shape
   CHECK(hint({at(64, 32, USUAL), at(96, 32, USUAL, {counts})}).empty());
+}
+
+TEST_CASE("a report points to its own passage") {
+  const auto passage = [](std::string_view report, std::string_view message = "") {
+    const std::string where =
+        where_to_read({FailureKind::emulator_report, std::string(message), std::string(report), {}});
+    return where.substr(where.find('"'));
+  };
+  CHECK(passage("race-between-blocks") == "\"Races between blocks\"");
+  CHECK(passage("race-read-after-write") == "\"Races\"");
+  CHECK(passage("barrier-misuse", "named barrier 1") == "\"Named barriers\"");
+  CHECK(passage("barrier-misuse") == "\"mbarriers\"");
+  CHECK(passage("newer-instruction") == "\"Newer instructions\"");
+}
+
+TEST_CASE("every kind of failure points to a passage that exists") {
+  const auto exists = [](const std::string& pointer) {
+    const size_t comma = pointer.find(", \"");
+    std::ifstream file(LADDER_SOURCE_DIR "/" + pointer.substr(0, comma));
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    const std::string words = pointer.substr(comma + 3, pointer.size() - comma - 4);
+    return text.find("**" + words + ".**") != std::string::npos || text.find("## " + words + "\n") != std::string::npos;
+  };
+  for (int kind = 0; kind <= int(FailureKind::counts_differ); ++kind) {
+    INFO(to_string(FailureKind(kind)));
+    CHECK(exists(where_to_read({FailureKind(kind), "", "", {}})));
+  }
+  for (int kind = 0; kind <= int(emulator::ReportKind::bad_launch); ++kind) {
+    const std::string_view name = to_string(emulator::ReportKind(kind));
+    INFO(name);
+    CHECK(exists(where_to_read({FailureKind::emulator_report, "", std::string(name), {}})));
+    CHECK(exists(where_to_read({FailureKind::emulator_report, "named barrier 1", std::string(name), {}})));
+  }
+}
+
+TEST_CASE("a failure is explained once, by its cause, with its line of source") {
+  const CheckResult fine = result("normal", 1, 1);
+  CHECK(explain_failures(line("99_fake", {fine})).empty());
+  CheckResult bad = result("peaky", 1, 1);
+  bad.failures = {{FailureKind::nan_output, "4 of 8 output elements are NaN"},
+                  {FailureKind::emulator_report, "race: here", "race-read-after-write", {{__FILE__, 1}}}};
+  CheckResult also = bad;
+  also.inputs = "ties";
+  const std::string text = explain_failures(line("99_fake", {fine, bad, also}));
+  CHECK(text.find("answers WRONG") != std::string::npos);
+  CHECK_THAT(text, Contains("Met with peaky"));  // the first of equal causes
+  CHECK(text.find("race: here") < text.find("Met with peaky"));
+  CHECK(text.find("   1 | ") != std::string::npos);
+  CHECK(text.find("and the same in 1 of 2 other results") != std::string::npos);
+  CHECK(text.find("With it: nan_output in 2 input sets") != std::string::npos);
+  CHECK_THAT(text, Contains("; folder/99_fake/README.md, \"What breaks\""));
+  CHECK(text.find("4 of 8") == std::string::npos);
 }

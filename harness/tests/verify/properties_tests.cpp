@@ -12,8 +12,10 @@
 #include "harness/problem/formula.hpp"
 #include "harness/problem/reference.hpp"
 #include "harness/tests/catch.hpp"
+#include "harness/tests/verify/host_kernels.hpp"
 
 using namespace ladder;
+using namespace host_kernels;
 
 namespace {
 
@@ -234,4 +236,58 @@ TEST_CASE("a launch that fails ends the properties with its error, whichever it 
       CHECK(launches == failing + 1);
     }
   }
+}
+
+namespace {
+
+// A runner of host functions with a chosen fault.
+Run runner(void (*kernel)(const AttentionParams&), const Shape& shape) {
+  return [kernel, shape](Inputs inputs) -> Result<Tensor> {
+    Tensor output(formula_of(shape).outputs(shape).front());
+    Arguments arguments{.spec = shape};
+    arguments.add({"O", output.bytes().data(), {}});
+    for (Tensor& input : inputs) arguments.add({input.name().data(), input.bytes().data(), {}});
+    AttentionParams params;
+    convert(arguments, params);
+    kernel(params);
+    return output;
+  };
+}
+
+std::vector<std::string> broken(void (*kernel)(const AttentionParams&), const Shape& shape = SHAPE) {
+  std::vector<std::string> names;
+  const auto properties = check_properties_of(runner(kernel, shape), shape, 1);
+  for (const PropertyResult& property : properties.value()) {
+    if (!property.holds()) names.emplace_back(property.name);
+  }
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+}  // namespace
+
+constexpr Shape UNDER_A_MASK{.batch = 1, .heads = 2, .n = 64, .d = 32, .causal = true};
+
+TEST_CASE("attention has all properties") {
+  const auto plain = [](const AttentionParams& p) { attention(p); };
+  CHECK(broken(plain) == Names{});
+  CHECK(broken(plain, UNDER_A_MASK) == Names{});
+}
+
+TEST_CASE("each property is broken by the fault it guards against") {
+  // Slight faults, so that loose bounds would let them pass. Weights by position: order matters.
+  CHECK(broken([](const AttentionParams& p) { attention(p, [](int j, double) { return 1.0 + 0.2 * (j % 2); }); }) ==
+        Names{"permuted_keys"});
+  // One key of the future is seen.
+  CHECK(broken([](const AttentionParams& p) { attention(p, EVEN, 0, 1); }, UNDER_A_MASK) == Names{"prefix"});
+  // A constant in the output: no longer linear.
+  CHECK(broken([](const AttentionParams& p) { attention(p, EVEN, 0.05f); }) == Names{"linear_in_v"});
+  // An exponential that is slightly off for large scores: no longer a matter of differences.
+  CHECK(broken([](const AttentionParams& p) {
+          attention(p, [](int, double score) { return std::exp(0.002 * score * score); });
+        }) == Names{"shifted_scores"});
+  // NaN agrees with nothing.
+  CHECK(broken([](const AttentionParams& p) { std::fill_n(p.O, SHAPE.elements(), POISON); }) ==
+        Names{"permuted_keys", "linear_in_v", "shifted_scores"});
 }

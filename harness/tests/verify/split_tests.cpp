@@ -7,6 +7,7 @@
 #include "harness/devices/emulator_run.hpp"
 #include "harness/tests/emulator/emulator_test.hpp"
 #include "harness/verify/check.hpp"
+#include "harness/verify/judge.hpp"
 
 using namespace ladder;
 using namespace emulator_test;
@@ -95,7 +96,7 @@ __device__ Row joined(const AttentionParams& p, Way way, int head, int row) {
   return result;
 }
 __device__ void store(const AttentionParams& p, int head, int row, const Row& result) {
-  for (int c = 0; c < D; ++c) st_global_f16(p.O + (head * p.n + row) * D + c, result.of[c]);
+  for (int c = 0; c < D; ++c) st_global_f16(p.O + (head * p.n + row) * D + c, result.of[c]);  // @stores
 }
 
 // One more of the shares of this tile is there. Whether it is the last.
@@ -157,6 +158,11 @@ __global__ void forget(AttentionParams p) {
   const int head = blockIdx.y, row = blockIdx.x * ROWS + threadIdx.x;
   for (int c = 0; c < D; ++c) st_global_f16(p.O + (head * p.n + row) * D + c, ::ladder::to_f16(NAN));
   for (int i = 0; i < SPLITS * SHARE; ++i) st_global_f32(share_of(p, Way::last_block, head, row, 0) + i, NAN);
+}
+
+// Each thread reads its query of the first head, as far as tiles are numbered.
+__global__ void begin(AttentionParams p, uint32_t numbered) {
+  ld_global_f16(p.Q + (blockIdx.x % numbered * ROWS + threadIdx.x) * D);
 }
 
 Way the_way;  // a kernel of a rung is a function
@@ -223,6 +229,16 @@ TEST_CASE("split keys in two launches, and how they go wrong") {
   CHECK(first_failure(Way::by_queries) == FailureKind::emulator_report);
 }
 
+TEST_CASE("wrong numbers name the line that has written them, whichever launch has") {
+  const emulator::SourceLine stores = MARKED("stores");
+  for (const Way way : {Way::no_correction, Way::half_a_share, Way::last_but_too_few}) {
+    const Failure failure = judged(way).failures.front();
+    INFO(failure.message);
+    CHECK(failure.where == std::vector{stores});
+    CHECK(failure.message.ends_with(" at " + emulator::to_string(stores)));
+  }
+}
+
 TEST_CASE("what a block has written another one reads behind a release and an acquire; without, both lines are told") {
   const std::set<int> shares = {MARKED("leaves").line, MARKED("joins").line};
   for (const Way way :
@@ -238,4 +254,29 @@ TEST_CASE("the last block is known by a counter that counts each block, and agai
   CHECK(lines_of_races(Way::plain_counter).contains(looks_and_counts));
   CHECK(first_failure(Way::never_again) == FailureKind::nan_output);
   CHECK(first_failure(Way::last_but_too_few) == FailureKind::wrong_result);
+}
+
+TEST_CASE("queries of a long head that no block begins with are a fault, unless blocks may go on to them") {
+  const auto judged = [](void (*run)(emulator::Device&, const AttentionParams&)) {
+    Rung rung;
+    rung.name = "99_begin";
+    Variant variant;
+    variant.label = "begin";
+    variant.accepts.min_d = 1;
+    variant.on_emulator = run;
+    const Trial trial{.shape = {.n = 16384, .d = D}, .begins_only = true};
+    const Problem none{trial.shape, trial.kinds, trial.seed, {}, {}};
+    return *emulator_backend()->run({&rung, &variant, "99_begin"}, trial, none, false);
+  };
+  CHECK(judged([](emulator::Device& device, const AttentionParams& p) {
+          launch(device, begin, dim3(p.n / ROWS), dim3(ROWS), 0, p, 512u);
+        }).empty());
+  const auto results = judged([](emulator::Device& device, const AttentionParams& p) {
+    launch(device, begin, dim3(p.n / ROWS), dim3(ROWS), 0, p, 256u);
+  });
+  REQUIRE(results.size() == 1);
+  CHECK(results[0].has(FailureKind::unwritten_output));
+  CHECK(judged([](emulator::Device& device, const AttentionParams& p) {
+          launch(device, begin, dim3(std::min(p.n / ROWS, 64)), dim3(ROWS), 0, p, 512u);
+        }).empty());
 }

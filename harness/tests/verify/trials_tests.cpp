@@ -90,6 +90,19 @@ TEST_CASE(
       return trial.shape.heads == heads && trial.shape.kv_heads == kv_heads && !trial.ends_only && !trial.begins_only;
     }));
   }
+  for (const int n : {16384, 32768}) {
+    CHECK(some([=](const Trial& trial) { return trial.shape.n == n && trial.begins_only; }));
+  }
+  std::set<int> drawn;  // by one commit or another
+  for (uint64_t seed = 1; seed < 200; ++seed) {
+    for (const Trial& trial : emulator_trials(fast, SHAPE, {.seed = seed})) {
+      if (trial.some > 0 && trial.shape.batch_heads() == 1) drawn.insert(trial.shape.n / 64);
+    }
+  }
+  for (int tiles = 9; tiles <= 32; ++tiles) {
+    INFO(tiles << " tiles");
+    CHECK(drawn.contains(tiles));
+  }
   for (const int of : {11, 12, 13, 14, 15}) {
     CHECK(some([=](const Trial& trial) { return trial.shape.n / 64 % of == 0 && trial.shape.n >= 64 * of; }));
   }
@@ -351,7 +364,8 @@ TEST_CASE("thorough trials have all queries of a long head, of a variant whose p
     Variant variant = TILED;
     variant.predict = [=](const Launched&) { return Counts{.mma = mma}; };
     return std::ranges::count_if(emulator_trials(variant, SHAPE, {.thorough = true}), [](const Trial& trial) {
-      return trial.shape.n > 4096 && trial.far_heads == 0 && !trial.ends_only && !trial.starts_only;
+      return trial.shape.n > 4096 && trial.far_heads == 0 && !trial.ends_only && !trial.starts_only &&
+             !trial.begins_only;
     });
   };
   CHECK(whole_heads(1) == 1);

@@ -19,7 +19,7 @@ import zipfile
 from pathlib import Path
 from unittest import mock
 
-from tools.course import cage as cages, exercises, grade
+from tools.course import cage as cages, exercises, grade, handed_in
 from tools.paths import ROOT
 from tools.tests.course import fake_class
 
@@ -57,8 +57,8 @@ class Folder(unittest.TestCase):
 
 
 class HandedIn(Folder):
-    def found(self) -> dict[str, grade.Submission]:
-        return {each.student: each for each in grade.submissions_in(self.handed_in, FILL)}
+    def found(self) -> dict[str, handed_in.Submission]:
+        return {each.student: each for each in handed_in.submissions_in(self.handed_in, FILL)}
 
     def test_what_learning_systems_hand_over(self) -> None:
         for name in ("ada/kernel.cuh", "bob/deep/02a_swizzle/kernel.cuh", "bob/kernel.cuh", "cyd/my_kernel.cuh", "dee.cuh", "eve/kernel.cu",
@@ -124,7 +124,7 @@ class HandedIn(Folder):
         self.put("two/b.cuh")
         self.put("none/readme.md")
         (self.put("binary/kernel.cuh")).write_bytes(b"\xff\xfe\0")
-        self.put("large/kernel.cuh", "x" * (grade.MOST_BYTES + 1))
+        self.put("large/kernel.cuh", "x" * (handed_in.MOST_BYTES + 1))
         (self.handed_in / "link").mkdir()
         (self.handed_in / "link" / "kernel.cuh").symlink_to("/etc/passwd")
         (self.handed_in / "folder").symlink_to("/etc")
@@ -133,10 +133,13 @@ class HandedIn(Folder):
         self.put("broken.zip", "no zip")
         self.zip("bomb.zip", kernel_cuh=b"\0" * (64 << 20))
         self.zip("out.zip", **{"../../out.md": "x"})
+        self.zip("torn.zip", kernel_cuh=FILL.solution())
+        torn = (self.handed_in / "torn.zip").read_bytes()
+        (self.handed_in / "torn.zip").write_bytes(torn[:60] + b"\xff" * 200 + torn[260:])
         self.put("twice/kernel.cuh")
         self.put("twice.cuh")
         told = {"two": "Which one? a.cuh, b.cuh", "none": "There is no kernel.cuh", "binary": "is no text", "large": "larger than 1 MiB",
-                "link": "cannot be read", "folder": "is a link", "pipe": "is no file", "broken": "cannot be unpacked", "bomb": "larger than 1 MiB",
+                "link": "cannot be read", "folder": "is a link", "pipe": "is no file", "broken": "cannot be unpacked", "torn": "cannot be unpacked", "bomb": "larger than 1 MiB",
                 "out": "There is no kernel.cuh", "twice": "Handed in twice"}
         found = self.found()
         self.assertEqual(sorted(found), sorted(told))
@@ -148,7 +151,7 @@ class HandedIn(Folder):
     def test_no_permission(self) -> None:
         self.put("ada/kernel.cuh").chmod(0)
         if os.geteuid() == 0:  # to whom everything is open
-            with mock.patch.object(grade.os, "open", side_effect=PermissionError(13, "Permission denied")):
+            with mock.patch.object(os, "open", side_effect=PermissionError(13, "Permission denied")):
                 ada = self.found()["ada"]
         else:
             ada = self.found()["ada"]
@@ -405,7 +408,7 @@ class Pages(unittest.TestCase):
             if typed.assignment:
                 grade.assignment_called(typed.assignment)
                 continue
-            grade.exercise_called(typed.exercise)
+            grade.exercise_of(typed)
 
     def test_the_workflow_keeps_the_build_whatever_the_kernel_does(self) -> None:
         text = (ROOT / "course" / "workflow.yml").read_text()
