@@ -377,7 +377,7 @@ told::Registration::Registration(const told::Rung& rung, Build build) {
                               .few_rows = variant.few_rows,
                               .few_tiles = variant.few_tiles,
                               .few_keys = variant.few_keys,
-                              .masked = variant.masked,
+                              .dense_tiles = variant.dense_tiles,
                               .several = variant.several,
                               .same_bits = variant.same_bits,
                               .largest_score = largest_score_of(variant),

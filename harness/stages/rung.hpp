@@ -76,7 +76,7 @@ struct Variant {
   int few_rows = 0;
   int few_tiles = 0;
   int few_keys = 0;
-  bool masked = false;
+  int dense_tiles = 0;
   bool several = false;
   bool same_bits = false;
   float largest_score = 0;

@@ -350,7 +350,7 @@ struct Variant {
   int few_rows = 0;        // made for so many queries at most, of all heads that share keys together; 0: for many
   int few_tiles = 0;       // made, under a mask, for fewer tiles of 128 queries of all heads; 0: for any
   int few_keys = 0;        // made, under a mask, for so many keys at most, of heads that share none by twos; 0: for any
-  bool masked = false;     // made for problems under a mask: without one another variant is faster
+  int dense_tiles = 0;     // made, without a mask, for so many tiles of 128 queries at most; 0: for any
   bool several = false;    // made for sequences of unlike lengths: for one alone another variant is faster
   bool same_bits = false;  // of two runs, to the last, though blocks add to the same sums
   // Of a score on either side of zero, in log2 units (score * log2(e)); 0: as large as f32 has them. 05_exp2f says why there is an end.

@@ -9,7 +9,6 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest = ladder::models::variant<typename C::Element>(std::move(rest), ladder::MODELS | ladder::WINDOW | ladder::VARLEN,
                                                       HEAD_DIM, PANEL_COLS + 8);
   rest.workspace_bytes = ladder::models::list_bytes<Sequence>;
-  rest.few_tiles = 800;  // six for each SM of an H200
   return ladder::make_variant<C>(run<C>, flash_attention<C, NoMask, false>, ladder::models::predict<C, HEAD_DIM>,
                                  std::move(rest));
 }

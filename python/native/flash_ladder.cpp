@@ -217,7 +217,7 @@ const Rung& nearest_to(const Spec& spec) {
 
 // Of the rung of that name; or, of all that can, the best by these, one after the other: made for few queries, or for few tiles of them,
 // where there are so few, and else not; the newest instructions; one that a card has run, and that has not lost; under a mask
-// one whose few_keys are enough, and not it where heads share keys in pairs; not one made for a mask, where there is none; made for sequences of
+// one whose few_keys are enough, and not it where heads share keys in pairs; without a mask one whose dense_tiles are enough; made for sequences of
 // unlike lengths, where a cache has several, and else not; any strides; the fewest columns; lists of blocks where they are asked for
 // alone; the fewest things that are not asked for, windows (but for gradients), functions of scores, gradients whose bits are the same each time (43 and 44 are
 // slower than 42 where no window is asked, and several lengths have kernels of their own; a sink costs no clocks, nor, where queries are
@@ -253,11 +253,13 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
     const bool is_short = tiles < variant.few_tiles && spec.causal && !(needs(spec) & WINDOW);
     // Of few tiles of many keys, too, a tile of 64 rows finds more SMs than one of 128: so it was with 512 queries beside 8192 keys.
     const int64_t most_rows = spec.keys() >= 8 * spec.n && tiles <= 66 ? 16 * variant.few_rows : variant.few_rows;
-    const bool is_far = variant.few_keys > 0 && spec.causal &&
-                        (spec.keys() > variant.few_keys || spec.heads / spec.key_heads() % 2 == 0);
+    // Heads that share keys by twos are for a pair of blocks, where there are tiles enough for all of them.
+    const bool by_twos = spec.heads / spec.key_heads() % 2 == 0 && tiles >= 800;
+    const bool is_far = variant.few_keys > 0 && spec.causal && (spec.keys() > variant.few_keys || by_twos);
     const int unfit = for_few ? (rows <= most_rows ? 0 : 3) : is_short ? 1 : 2;
     return std::tuple(unfit, -rung.min_sm, !for_few && rung.max_sm == 0, rung.untried, rung.role == Role::lost, is_far,
-                      variant.masked && !spec.causal, variant.several != unequal, !variant.takes(STRIDES), columns,
+                      variant.dense_tiles > 0 && !spec.causal && tiles > variant.dense_tiles,
+                      variant.several != unequal, !variant.takes(STRIDES), columns,
                       variant.takes(BLOCKS) && !spec.blocks, idle);
   };
   Kernel best{nullptr, nullptr};
