@@ -81,7 +81,8 @@ def heats_of_choice(name: str) -> list[Heat]:
     """python/measure/choice.py"""
     found = defaultdict(list)
     for row in rows_of(name):
-        found[row["problem"], f"{name}, {row['commit']}"].append(row)
+        if row["rounds"] != "1":  # a first look, of somebody who did not race
+            found[row["problem"], f"{name}, {row['commit']}"].append(row)
     return [Heat(*key, {row["rung"]: float(row["over"]) for row in rows},
                  frozenset(row["rung"] for row in rows if float(row["over_lo"]) <= 1 <= float(row["over_hi"]))) for key, rows in found.items()]  # fmt: skip
 

@@ -30,6 +30,15 @@ def said(problem: str) -> str:
                              and word != "nq=1"])
 
 
+def cells(rows: list[dict[str, str]], words: str = "") -> dict[tuple[str, str], dict[str, str]]:
+    """Of CARD_grid_peers.csv, of each problem that has all of these words, and of its inputs, the fastest of the others."""
+    found: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for row in rows:
+        if set(words.split()) <= {*row["problem"].split(), row["inputs"]}:
+            found.setdefault((row["problem"], row["inputs"]), []).append(row)
+    return {cell: fastest for cell, its in found.items() if (fastest := best({row["attention"]: row for row in its})) is not None}
+
+
 def races(rows: list[dict[str, str]]) -> dict[str, dict[str, dict[str, str]]]:
     """Of each problem the rows of those that ran, by their names."""
     found: dict[str, dict[str, dict[str, str]]] = {}

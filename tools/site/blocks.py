@@ -225,6 +225,20 @@ def combinations(kind: str) -> str:
     return shown + "\n" * bool(lacking)
 
 
+def cells(card: str, *words: str) -> str:
+    """A table of CARD_grid_peers.csv: by inputs and mask, for each length the fastest library's time over flash_ladder's, bold below 1.02."""
+    found: dict[tuple[str, str], dict[int, str]] = {}
+    wanted, unwanted = [word for word in words if word[0] != "-"], {word[1:] for word in words if word[0] == "-"}
+    for (problem, inputs), row in which.cells(results.table(f"{card}_grid_peers.csv"), " ".join(wanted)).items():
+        if unwanted & set(problem.split()):
+            continue
+        n = int(next(word for word in problem.split() if word.startswith("n="))[2:])
+        over = f"{float(row['over']):.2f}"
+        found.setdefault((inputs.replace("_", " "), "causal" if "causal" in problem.split() else "dense"), {})[n] = f"**{over}**" if float(over) < 1.02 else over
+    lengths = sorted({n for its in found.values() for n in its})
+    return table(["inputs", "mask", *(f"n = {n}" for n in lengths)], [[*of, *(its.get(n, "") for n in lengths)] for of, its in found.items()], "ll" + "r" * len(lengths))
+
+
 # ---- predictions -----------------------------------------------------------------------------------------------------
 
 VERDICTS = {"hit": "hit", "missed": "**missed**", "vague": "too vague to miss", "none": "no prediction", "": "not judged yet"}
@@ -275,7 +289,7 @@ def predictions() -> str:
     return table(["rung", "predicted", "what came first", "", "predicted in", "first row in"], rows)
 
 
-BLOCKS = {"api": api, "committed": committed, "predictions": predictions, "coverage": coverage, "kernels": kernels, "runs": runs, "races": races, "combinations": combinations, "plot": plot, "region": region, "diff": diff, "csv": file}
+BLOCKS = {"api": api, "committed": committed, "predictions": predictions, "coverage": coverage, "kernels": kernels, "runs": runs, "races": races, "cells": cells, "combinations": combinations, "plot": plot, "region": region, "diff": diff, "csv": file}
 BLOCK = re.compile(rf"^<!-- ({'|'.join(BLOCKS)})((?: [^\n]*)?) -->\n(.*?)^<!-- /\1 -->$", re.M | re.S)
 
 

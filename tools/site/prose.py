@@ -38,7 +38,7 @@ HOLE = re.compile(r"\{([^{}]+)\}")
 INLINE = re.compile(r"<!--=(.+?)-->(.*?)<!--/-->", re.S)
 TABLE = re.compile(r"^(<!-- table (.*)\n((?:.+\n)*?)-->\n)(?:\|.*\n)*<!-- /table -->$", re.M)
 TRIALS = ("h200_trials.csv", "h200_trials_hopper.csv", "h200_trials_backward.csv", "h200_trials_backward_clocks.csv", "h200_trials_backward_d64.csv",
-          "h200_trials_walk.csv")
+          "h200_trials_walk.csv", "h200_trials_ninetysix.csv")
 SMS = 132  # of the H200 that all files here are of
 METRICS = {
     "wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
@@ -363,6 +363,23 @@ def race(kind: str, dtype: str, what: str, card: str = "h200") -> float:
             "median": statistics.median(ratios), "most": max(ratios)}[what]
 
 
+def choice(rung: str, problem: str, column: str = "over", card: str = "h200") -> float:
+    """A figure of CARD_choice.csv, of the rungs that take a problem, in turns: choice('m08', 'b=1 h=16 n=4096 d=96 bf16'), its time over that of the
+    rung which the package took in that run."""
+    rows = [row for row in results.table(f"{card}_choice.csv") if row["problem"] == problem and row["rung"].partition("_")[0] == rung]
+    return _figure(card, _only(rows, f"{rung} with {problem} in docs/results/{card}_choice.csv"), column)
+
+
+def cells(what: str, words: str = "", card: str = "h200") -> float:
+    """Of CARD_grid_peers.csv, of the problems and inputs with these words, by the fastest library's time over flash_ladder's: how many there are
+    (all), how many are below 1.02 (below), and the least, the median and the most."""
+    from tools.plots import which
+
+    ratios = [float(row["over"]) for row in which.cells(results.table(f"{card}_grid_peers.csv"), words).values()]
+    ratios = ratios or [_only([], f"{words} in docs/results/{card}_grid_peers.csv")]
+    return {"all": len(ratios), "below": sum(round(ratio, 2) < 1.02 for ratio in ratios), "least": min(ratios), "median": statistics.median(ratios), "most": max(ratios)}[what]
+
+
 def ring(contestant: str, n: int, column: str, causal: bool = False, beside: str = "gather") -> float:
     """A figure of h200_ring.csv, of the heat in which another one took part: ring('ring', 131072, 'over_one', causal=True)."""
     rows = [row for row in results.table("h200_ring.csv") if (row["n"], row["causal"]) == (str(n), str(int(causal)))]
@@ -497,7 +514,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, adder, generation, quantised, formats, offsets, prefill, overhead, page, functions, decoding, race, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, steps, stand, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, adder, generation, quantised, formats, offsets, prefill, overhead, page, functions, decoding, race, choice, cells, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, steps, stand, mutants, count, min, max)}
 
 
 def value(expression: str):
