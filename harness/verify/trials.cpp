@@ -373,15 +373,16 @@ std::vector<Trial> as_people_run(const Variant& variant, const Shape& usual, uin
   return trials;
 }
 
-// Which head and which queries are whose, of whole heads beside each other, and of heads as long as 8 and 16 bits number tiles and rows.
+// Which head and which queries are whose, of whole heads beside each other, and of one with more tiles than 8 bits number, or as many, as
+// the commit draws.
 std::vector<Trial> whose_queries(const Variant& variant, const Shape& usual, uint64_t seed) {
   std::vector<Trial> trials;
   // Blocks that stay take more than they begin with, under a mask whatever there is to do.
   const bool stay = depends_on_gpu(variant, few_tiles(variant, usual, seed, 4, 4).shape, emulator::MULTIPROCESSORS);
   if (!has_tensor_cores(variant, usual) || (stay && (usual.causal || variant.few_rows > 0))) return trials;
-  for (const auto& [heads, n] :
-       {std::pair{16, 1024}, {32, 512}, {8, 768}, {64, 320}, {8, 640}, {2, 4096}, {1, 16384}, {1, 32768}}) {
-    if (usual.causal && n != 1024 && n != 16384) continue;
+  const int longest = 16384 << of_commit(seed)() % 2;
+  for (const auto& [heads, n] : {std::pair{16, 1024}, {32, 512}, {8, 768}, {64, 320}, {2, 4096}, {1, longest}}) {
+    if (usual.causal && n != 1024) continue;
     Shape shape = as_models_share(variant, with_heads(usual, 1, heads));
     shape.n = supported_length(variant, shape, n);
     if (shape.n == 0 || variant.workspace_at(shape) > MOST_WORKSPACE) continue;

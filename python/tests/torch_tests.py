@@ -265,6 +265,25 @@ class Torch(unittest.TestCase):
                 self.is_as_near(*(torch.rand(b, rows, 4, d, generator=generator).bfloat16() for rows in (n, n_k, n_k)), causal)
 
     @unittest.skipIf(torch.cuda.is_available(), "the model would be a large one")
+    def test_input_sets_have_the_scores_that_they_are_named_for(self):
+        of = runpy.run_path(str(Path(__file__).parents[1] / "measure" / "inputs.py"))
+        torch.manual_seed(0)
+        n, q, k = 512, torch.randn(1, 512, 4, 128), torch.randn(1, 512, 4, 128)
+        for inputs, deviation in (("normal", 1), ("peaky", 16**2), ("large_logits", 8**2)):
+            some_q, some_k = of["shaped"](inputs, q, k)
+            self.assertAlmostEqual((some_q[0, :, 3] @ some_k[0, :, 3].T).std().item() / 128**0.5 / deviation, 1, delta=0.05, msg=inputs)
+        for inputs, height in of["HEIGHTS"].items():
+            some_q, some_k = of["shaped"](inputs, q, k)
+            scores = some_q[0, :, 0] @ some_k[0, :, 0].T / 128**0.5
+            self.assertAlmostEqual((scores[:, 0] - scores[:, 1:].mean(1)).mean().item(), height, delta=0.5, msg=inputs)
+        some_q, some_k = of["shaped"]("trained", q, k)
+        for head in (1, 2, 3):  # near keys hold most of a row, but for the first layer's
+            scores = (some_q[0, :, head] @ some_k[0, :, head].T / 128**0.5).masked_fill(torch.ones(n, n).triu(1) > 0, float("-inf"))
+            weights = scores.softmax(1)
+            self.assertGreater(torch.stack([weights[i, i - 31 : i + 1].sum() for i in range(256, n)]).mean().item(), 0.7, head)
+        with self.assertRaisesRegex(ValueError, "128 columns"):
+            of["shaped"]("trained", torch.randn(1, 8, 1, 256), torch.randn(1, 8, 1, 256))
+
     def test_rungs_beside_each_other_in_a_model(self):
         prefill = runpy.run_path(str(Path(__file__).parents[1] / "measure" / "prefill.py"))
         with tempfile.NamedTemporaryFile("r", suffix=".csv") as file, contextlib.redirect_stdout(io.StringIO()):
