@@ -216,6 +216,12 @@ def rates_of(name: str, selection: results.Selection, commit: str, card: str = "
     return [found[0], *found[-1:]] if len(found) > 1 and f"{found[0]:.0f}" != f"{found[-1]:.0f}" else found[:1]
 
 
+def drift(name: str, commit: str, card: str = "h200", **shape) -> float:
+    """By how many percent the rates of a contestant in the heats of one run differ at most."""
+    least, *most = rates_of(name, results.Selection(**shape), commit, card) or _only([], f"{name} of commit {commit} in docs/results/{card}_rounds_*.csv")
+    return apart(most[0], least) if most else 0.0
+
+
 def _repeated(regime: str) -> Iterator[tuple[results.Row, results.Row]]:
     """Ratios over the rung before in h200_repeat.csv, each with that of h200.csv; 32's aside, whose card was too hot."""
     def ratios(file: str) -> dict[tuple, results.Row]:
@@ -361,6 +367,18 @@ def race(kind: str, dtype: str, what: str, card: str = "h200") -> float:
     ratios = [float(row["over"]) for row in found if row is not None] or [_only([], f"{kind} in {dtype} in docs/results/{card}_peers.csv")]
     return {"all": len(ratios), "refused": len(found) - len(ratios), "ahead": sum(ratio > 1 for ratio in ratios), "least": min(ratios),
             "median": statistics.median(ratios), "most": max(ratios)}[what]
+
+
+def types(what: str, card: str = "h200", percent: float = 3) -> float:
+    """Of the problems of CARD_peers.csv whose forward pass FlashAttention-3 and flash_ladder ran in f16 and in bf16, both in one run: how many there
+    are (all), in how many the two ratios over FlashAttention-3 are within so many percent of each other (within), and by how many they differ at most."""
+    from tools.plots import which
+
+    rows = [row for row in results.table(f"{card}_peers.csv") if row["attention"] == "fa3" and which.kind_of(row["problem"]) == "forward"]
+    over = {(row["commit"], *(word for word in row["problem"].split() if word not in which.TYPES), "fp16" in row["problem"].split()): float(row["over"]) for row in rows if row["over"]}
+    gaps = [abs(apart(over[*of, True], ratio)) for (*of, is_f16), ratio in over.items() if not is_f16 and (*of, True) in over]
+    gaps = gaps or [_only([], f"fa3 in both types in docs/results/{card}_peers.csv")]
+    return {"all": len(gaps), "within": sum(gap <= percent for gap in gaps), "most": max(gaps)}[what]
 
 
 def choice(rung: str, problem: str, column: str = "over", card: str = "h200") -> float:
@@ -514,7 +532,7 @@ def count(path: str, pattern: str = "") -> int:
     return sum(bool(re.search(pattern, line)) for line in lines) or _only([], f"a line like {pattern!r} in {path}")
 
 
-NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, adder, generation, quantised, formats, offsets, prefill, overhead, page, functions, decoding, race, choice, cells, ring, cards, hit, first, apart, spread, spreads, repeated, turned, timeline, tried, told, costs, sass, changed, steps, stand, mutants, count, min, max)}
+NAMES = {function.__name__: function for function in (h200, h100, repeat, beside, sweep, ncu, waits, traffic, latency, adder, generation, quantised, formats, offsets, prefill, overhead, page, functions, decoding, race, types, choice, cells, ring, cards, hit, first, apart, spread, spreads, drift, repeated, turned, timeline, tried, told, costs, sass, changed, steps, stand, mutants, count, min, max)}
 
 
 def value(expression: str):

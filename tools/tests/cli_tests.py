@@ -527,6 +527,12 @@ class Words(unittest.TestCase):
             self.assertIn("--n", result.stdout)
         self.assertIn("130 interrupted", ladder("--help").stdout)
 
+    def test_each_verb_has_two_examples_of_itself(self) -> None:
+        for verb in ("check", "bench", "compare", "explain", "describe", "list", "peer", "try"):
+            with self.subTest(verb):
+                said = ladder(verb, "--help", ends=DONE).stdout
+                self.assertRegex(said, rf"(?m)^Examples:\n(?:  \./ladder {verb}\b.*\n){{2}}$")
+
 
 if __name__ == "__main__":
     LADDER = os.path.abspath(sys.argv.pop(1))
