@@ -24,8 +24,6 @@ BEHIND = {
     r"b=\d h=32 kv=1 nq=1 nk=8192 d=128 .*": 1.03,  # the same, beside d12
     r"b=1 h=32 kv=1 nq=1 nk=65536 d=128 .*": 1.10,  # d16's text is faster there, and nowhere else; nobody knows why
     r"b=\d+ h=16 n=8192 d=128 types=e4m3,e4m3,bf16.*": 1.12,  # f01 is faster, and its sums forget
-    r"b=(16 h=16 n=1024|32 h=16 n=512) d=128 bf16( causal)?": 1.06,  # 40 and 41 are faster, and wrong where scores are huge
-    r"b=1 h=16 nq=512 nk=8192 d=128 (bf16|fp16)": 1.03,  # d12 is that much ahead of d15, which is d12 there
 }
 
 
@@ -114,7 +112,7 @@ class Choice(unittest.TestCase):
     def test_of_heats_that_were_there_before(self):
         judged = self.judge(heats_of_bench("h200.csv") + heats_of_decoding("h200_decoding.csv"))
         print(f"{len(judged)} problems of h200.csv and h200_decoding.csv", file=sys.stderr)
-        self.assertGreaterEqual(len(judged), 40)
+        self.assertGreaterEqual(len(judged), 70)
 
     def test_of_rungs_beside_new_ones(self):
         files = sorted(path.name for path in RESULTS.glob("h200_rounds_models_*.csv"))
@@ -129,7 +127,7 @@ class Choice(unittest.TestCase):
         for name in files:
             judged = self.judge(heats_of_choice(name))
             print(f"{len(judged)} problems of {name}", file=sys.stderr)
-            self.assertGreaterEqual(len(judged), 30, "rungs that are chosen now were not timed: python/measure/choice.py anew")
+            self.assertGreaterEqual(len(judged), 55, "rungs that are chosen now were not timed: python/measure/choice.py anew")
 
 
 if __name__ == "__main__":
