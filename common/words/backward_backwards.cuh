@@ -6,7 +6,8 @@
 namespace backward::models {
 inline namespace LADDER_OF_BUILD {
 
-// 94_backwards. dK and dV of BC keys, over all tiles of queries of all heads of their group, and what these keys add to dQ.
+// 94_backwards. dK and dV of BC keys, over all tiles of queries of all heads of their group, and what these keys add to
+// dQ.
 // Grid (tiles of keys * kv_heads).
 template <class C, bool VARLEN>
 __global__ void __launch_bounds__(C::THREADS, 1)
@@ -57,8 +58,8 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients_backwards(ModelGr
   finish_tile<C>(p, number / p.heads, number % p.heads);
 }
 
-// LAUNCH  The list, D and zeros first, dQ last. The pointers of `p` belong to the device and are multiples of 16 B, as
-//         are strides.
+// LAUNCH  94_backwards. The list, D and zeros first, dQ last. The pointers of `p` belong to the device and are multiples
+//         of 16 B, as are strides.
 template <class C, bool VARLEN>
 void start(Device& device, const ModelGradientParams& p) {
   const auto map = [&](const void* tensor, const ModelGradientParams::Strides& strides, int heads, int n,

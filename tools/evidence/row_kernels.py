@@ -62,7 +62,7 @@ def timed() -> list[Timed]:
     """What rows there are of rungs, in the files' order."""
     rows = [(row["stage"].partition("[")[0], row) for card in CARDS for row in results.table(f"{card}.csv") if row["kind"] == "stage" and row["source"] == "measured"]
     rows += [(rung, row) for file, (column, _) in results.APART.items() for row in results.table(file) if rungs.find(rung := row[column].partition(" ")[0])]
-    rows += [(row["rung"], row) for row in results.table("h200_peers.csv") if row["rung"]]
+    rows += [(row["rung"], row) for name in ("h200_peers.csv", "h200_twins_peers.csv") for row in results.table(name) if row["rung"]]
     of = [(rung, row["commit"]) for rung, row in rows]
     dates = {key: row["date"] for key, (_, row) in zip(of, rows)}
     return [Timed(stage, commit, dates[stage, commit], count) for (stage, commit), count in Counter(of).items()]
