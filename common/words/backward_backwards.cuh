@@ -58,8 +58,8 @@ __global__ void __launch_bounds__(ROW_THREADS) query_gradients_backwards(ModelGr
   finish_tile<C>(p, number / p.heads, number % p.heads);
 }
 
-// LAUNCH  94_backwards. The list, D and zeros first, dQ last. The pointers of `p` belong to the device and are multiples
-//         of 16 B, as are strides.
+// LAUNCH  94_backwards. The list, D and zeros first, dQ last. The pointers of `p` belong to the device and are
+//         multiples of 16 B, as are strides.
 template <class C, bool VARLEN>
 void start(Device& device, const ModelGradientParams& p) {
   const auto map = [&](const void* tensor, const ModelGradientParams::Strides& strides, int heads, int n,
