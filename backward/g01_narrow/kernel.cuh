@@ -1,4 +1,4 @@
-// g01_narrow: products, and what is added to the sum of dQ, end at column 96.
+// g01_narrow: products but those of dQ, and what is added to the sum of dQ, end at column 96.
 // Before:  in 94_backwards a head of 96 columns is multiplied, added and cleared like one of 128, with zeros.
 // Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 226 KiB (K, V 32 each; Q, dO, LSE, D 3 x 32.5; dS 2 x 16;
 //          dQ 32).
@@ -7,7 +7,7 @@
 //          any strides; a gradient lies as its tensor, dO as O.   LSE: [batch, heads, n_q] f32.
 //          Or [total_q, heads, d], [total_k, kv_heads, d], LSE [heads, total_q]; with cu_seqlens, [batch + 1] each.
 //          In the workspace the list, [batch] Sequences; behind it for each tile of BR queries and each head the sum of
-//          dQ, BR * d f32 as lanes hold them, and -LSE and -D, [2, BR] f32.
+//          dQ, 96 of BR * 128 f32 as lanes hold them, and -LSE and -D, [2, BR] f32.
 #pragma once
 #include "common/gpu.cuh"
 #include "common/words/backward_backwards.cuh"

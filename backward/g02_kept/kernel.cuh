@@ -7,7 +7,7 @@
 //          any strides; a gradient lies as its tensor, dO as O.   LSE: [batch, heads, n_q] f32.
 //          Or [total_q, heads, d], [total_k, kv_heads, d], LSE [heads, total_q]; with cu_seqlens, [batch + 1] each.
 //          In the workspace the list, [batch] Sequences; behind it for each tile of BR queries and each head the sum of
-//          dQ, BR * d f32 as lanes hold them, and -LSE and -D, [2, BR] f32.
+//          dQ, 96 of BR * 128 f32 as lanes hold them, and -LSE and -D, [2, BR] f32.
 #pragma once
 #include "common/gpu.cuh"
 #include "common/words/backward_backwards.cuh"

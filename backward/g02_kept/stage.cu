@@ -18,9 +18,9 @@ const ladder::Registration registration({
         "In g01_narrow each product of dP reads 2 KiB of V and 2 KiB of dO from shared memory in 32 clocks, all that "
         "it gives. dK and dV of 96 columns leave 32 registers of a lane, and V is 24.",
     .prediction =
-        "After a trial of it: in turns, on an H200, bf16, 16 heads, over g01: 1.03 with 96 columns at n = 4096, dense "
-        "and "
-        "causal, and at 1024, and with 80 columns at 4096, each within 1 %. Over FlashAttention-3's gradients, in this "
+        "After a trial of it: in turns, on an H200, bf16, 16 heads, over g01: 1.03 with 96 columns at n = 4096, "
+        "dense and causal, and at 1024, and with 80 columns at 4096, each within 1 %. Over FlashAttention-3's "
+        "gradients, in this "
         "order, 1.02, 1.015, 1.00 and 1.06, within 1 %.",
     .min_sm = 90,
     .max_sm = 90,

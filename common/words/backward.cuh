@@ -42,7 +42,8 @@ struct Walk {
   static constexpr bool BEGUN = false;    // do S and dP begin with -LSE and -D?
   static constexpr bool IN_TURN = false;  // do blocks of keys that begin together wait for each other, from 87 on?
   static constexpr bool KEEPS_V = false;  // does V stay in registers, as in g02_kept?
-  // Products, and what is added to dQ's sum, end at these columns where a kernel has less than D, from g01_narrow on.
+  // Where products but those of dQ end, and what is added to dQ's sum (g01_narrow). Who says other COLUMNS says what
+  // follows of them, too: COLUMN_TILES, D_SLICES.
   static constexpr int COLUMNS = D, SUM_COLUMNS = D;
   static constexpr int PANELS = D / PANEL_COLS, COLUMN_TILES = D / 8, D_SLICES = D / 16;
   static constexpr int QUERY_SLICES = BR / 16, KEY_SLICES = BC / 16;

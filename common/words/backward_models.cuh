@@ -364,6 +364,7 @@ __device__ __forceinline__ void add_dQ(const ModelGradientParams& p, const Smem<
                                        const Keys<C>& keys, int group, int first_tile, int end_tile,
                                        int tiles LADDER_SITE_PARAMETER) {
   const uint32_t full = smem.dQ_barriers + half * 16, empty = full + 8;
+  static_assert(C::SUM_COLUMNS > C::HEAD_DIM / 2 && C::SUM_COLUMNS <= C::HEAD_DIM);
   constexpr uint32_t second = (C::SUM_COLUMNS - C::HEAD_DIM / 2) * C::BR * 4;  // bytes of the second half
   int head = keys.kv_head * group, q_tile = first_tile;
 #pragma unroll 1  // as above

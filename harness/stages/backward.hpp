@@ -92,7 +92,7 @@ uint64_t sum_and_turns_bytes(const Shape& shape) {
   return uint64_t(shape.batch_heads()) * (shape.n * COLUMNS + turns) * 4;
 }
 
-// Of a kernel with 94's walk.
+// Of 91's walk, which knows windows, of C::COLUMNS columns or less.
 template <class C, class Sequence>
 Variant nearby(Variant rest) {
   return any_d<typename C::T>(std::move(rest), list_and_sum_bytes<C, C::HEAD_DIM + 2, Sequence>, WINDOW | VARLEN,

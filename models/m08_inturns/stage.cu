@@ -17,7 +17,7 @@ template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
   rest = ladder::models::variant<typename C::Element>(std::move(rest), ladder::MODELS | ladder::SINK, C::COLUMNS,
                                                       C::COLUMNS < HEAD_DIM ? 8 : 104);
-  rest.dense_tiles = C::COLUMNS < HEAD_DIM ? 0 : 1024;  // of 2048 m07 is faster, of 512 slower; of 96 columns always
+  rest.dense_tiles = C::COLUMNS < HEAD_DIM ? 0 : 1024;  // of 2048 m07 is faster, of 512 slower; of 96 columns, too
   rest.few_keys = 4096;                                 // of 16384 a pair of blocks that brings them once is faster
   return ladder::make_variant<C>(run<C>, flash_attention<C, NoMask>, predict<C>, std::move(rest));
 }

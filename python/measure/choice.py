@@ -132,8 +132,8 @@ def launches_of(calls: list, count: int) -> Launches:
     return Launches(count, graph.replay)
 
 
-def race(p: Problem, rounds: int) -> tuple[str, dict[str, list[float]]]:
-    """The chosen rung, and of each that takes the problem and is right, milliseconds of a launch in each round."""
+def race(p: Problem, rounds: int) -> tuple[str, dict[str, list[float]], float]:
+    """The chosen rung; of each that takes the problem and is right, milliseconds of a launch in each round; and the chosen one's at a first look."""
     bytes_read = 2 * 2 * p.batch * p.kv_heads * p.n_k * p.d
     copies = [Asked(p) for _ in range(math.ceil(FLUSH / bytes_read) + 1 if p.n_q <= 16 and DEVICE == "cuda" else 1)]
     with torch.set_grad_enabled(p.backward):
@@ -150,12 +150,12 @@ def race(p: Problem, rounds: int) -> tuple[str, dict[str, list[float]]]:
         except (peers.Refusal, RuntimeError) as reason:
             print(f"  {rung}: not timed: {str(reason).strip().splitlines()[0]}", file=sys.stderr)
     if chosen not in first:
-        return chosen, {}
+        return chosen, {}, 0.0
     times = {rung: [ms] for rung, ms in first.items()}
     near = sorted((rung for rung in first if first[rung] <= NEAR * min(first.values())), key=first.get)[:MOST_NEAR]
     near += [chosen] * (chosen not in near)
     if rounds == 0 or len(near) == 1:
-        return chosen, times
+        return chosen, times, first[chosen]
     graphs = {rung: launches_of(calls[rung], min(max(math.ceil(TIMED_MS / first[rung]), len(copies)), MOST_LAUNCHES)) for rung in near}
     times |= {rung: [] for rung in near}
     for turn in range(rounds):
@@ -163,7 +163,7 @@ def race(p: Problem, rounds: int) -> tuple[str, dict[str, list[float]]]:
         for rung in near:
             graphs[rung].replay()
             times[rung].append(graphs[rung].milliseconds())
-    return chosen, times
+    return chosen, times, first[chosen]
 
 
 @torch.no_grad()
@@ -183,12 +183,12 @@ def main(arguments: list[str] | None = None) -> None:
         if DEVICE == "cpu":
             problem = tiny(problem)
         try:
-            chosen, times = race(problem, options.rounds)
+            chosen, times, looked = race(problem, options.rounds)
         except NotImplementedError as reason:  # no rung takes it
             print(f"{problem.words}: {str(reason).splitlines()[0]}", file=sys.stderr)
             continue
         for rung, its in times.items():
-            ratios = [a / b for a, b in zip(its, times[chosen])]
+            ratios = [a / b for a, b in zip(its, times[chosen] if len(its) > 1 else [looked])]
             low, high = peers.interval(ratios)
             rows.append({"gpu": gpu, "problem": problem.words, "rung": rung, "chosen": "yes" if rung == chosen else "", "rounds": len(its),
                          "us_median": f"{statistics.median(its) * 1e3:.2f}", "over": f"{statistics.median(ratios):.4f}", "over_lo": f"{low:.4f}",

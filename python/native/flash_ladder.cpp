@@ -217,7 +217,7 @@ const Rung& nearest_to(const Spec& spec) {
 
 // Of the rung of that name; or, of all that can, the best by these, one after the other: made for few queries, or for few tiles of them,
 // where there are so few, and else not; the newest instructions; one that a card has run, and that has not lost; under a mask
-// one whose few_keys are enough, and not it where heads share keys in pairs; without a mask one whose dense_tiles are enough; made for sequences of
+// one whose few_keys are enough, and not it where heads share keys in pairs and there are 800 tiles; without a mask one whose dense_tiles are enough; made for sequences of
 // unlike lengths, where a cache has several, and else not; any strides; the fewest columns; lists of blocks where they are asked for
 // alone; the fewest things that are not asked for, windows (but for gradients), functions of scores, gradients whose bits are the same each time (43 and 44 are
 // slower than 42 where no window is asked, and several lengths have kernels of their own; a sink costs no clocks, nor, where queries are

@@ -234,7 +234,10 @@ def cells(card: str, *words: str) -> str:
             continue
         n = int(next(word for word in problem.split() if word.startswith("n="))[2:])
         over = f"{float(row['over']):.2f}"
-        found.setdefault((inputs.replace("_", " "), "causal" if "causal" in problem.split() else "dense"), {})[n] = f"**{over}**" if float(over) < 1.02 else over
+        row_of = found.setdefault((inputs.replace("_", " "), "causal" if "causal" in problem.split() else "dense"), {})
+        if n in row_of:
+            raise results.ResultsError(f"{card}_grid_peers.csv has two problems with {' '.join(words)} at n = {n}, {inputs}: say more words")
+        row_of[n] = f"**{over}**" if float(over) < 1.02 else over
     lengths = sorted({n for its in found.values() for n in its})
     return table(["inputs", "mask", *(f"n = {n}" for n in lengths)], [[*of, *(its.get(n, "") for n in lengths)] for of, its in found.items()], "ll" + "r" * len(lengths))
 

@@ -66,7 +66,7 @@ def forgotten() -> str:
                     raise rungs.RungsError(ended.stderr)
                 row = json.loads(ended.stdout)[0]
                 table.writerow([words, what, "NaN" if row["max_err"] is None else f"{row['max_err']:.3g}", f"{row['tolerance']:.3g}",
-                                "accepted" if row["ok"] else "rejected", "" if row["ok"] else row["failures"][0]["message"]])
+                                "accepted" if row["ok"] else "rejected", "" if row["ok"] else row["failures"][0]["message"].replace(f"{kernel.parent.name}/", "")])
     return out.getvalue()
 
 

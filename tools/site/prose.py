@@ -385,7 +385,8 @@ def choice(rung: str, problem: str, column: str = "over", card: str = "h200") ->
     """A figure of CARD_choice.csv, of the rungs that take a problem, in turns: choice('m08', 'b=1 h=16 n=4096 d=96 bf16'), its time over that of the
     rung which the package took in that run."""
     rows = [row for row in results.table(f"{card}_choice.csv") if row["problem"] == problem and row["rung"].partition("_")[0] == rung]
-    return _figure(card, _only(rows, f"{rung} with {problem} in docs/results/{card}_choice.csv"), column)
+    row = _only(rows, f"{rung} with {problem} in docs/results/{card}_choice.csv")
+    return _figure(card, row if row["rounds"] != "1" else _only([], f"{rung} with {problem}, which raced, in docs/results/{card}_choice.csv"), column)
 
 
 def cells(what: str, words: str = "", card: str = "h200") -> float:
@@ -479,9 +480,9 @@ def timeline(rank: int, kernel: str, number: int = 0, name: str = "h200_ring_tim
     return (found[number]["end"] - found[number]["begin"]) / 1e3
 
 
-def tried(what: str, column: str = "TFLOPS") -> float:
+def tried(what: str, column: str = "TFLOPS", problem: str = "") -> float:
     """A figure of a file of trials, of the row whose first cell begins so: tried('three warpgroups'), or with the column 'without it'."""
-    found = [row for file in TRIALS for row in results.table(file) if row["tried"].startswith(what)]
+    found = [row for file in TRIALS for row in results.table(file) if row["tried"].startswith(what) and problem in ("", row.get("problem"))]
     return float(_only(found, f"{what!r} in docs/results/{' or '.join(TRIALS)}")[column])
 
 

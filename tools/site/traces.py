@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tools import rungs
 
-SHAPES = [(16, 16), *((n, d) for d in (128, 64, 256) for n in (32, 64, 128, 256, 512, 1024))]  # n, d
+SHAPES = [(16, 16), *((n, d) for d in (128, 64, 256, 96) for n in (32, 64, 128, 256, 512, 1024))]  # n, d
 USAGE = 2  # the stage does not take this shape
 
 
