@@ -5,6 +5,7 @@ namespace {
 
 template <class C>
 ladder::Variant variant(ladder::Variant rest = {}) {
+  rest.conflict_ways = 1.0;  // V, once
   return ladder::make_variant<C>(run<C>, gradients<C, false>, ladder::backward::predict_afterwards<C>,
                                  ladder::backward::nearby<C, Sequence>(std::move(rest)));
 }
