@@ -339,9 +339,11 @@ class Rungs(unittest.TestCase):
             with self.subTest(rung.name):
                 found = program.mutants_of_rung(rung.path)
                 kinds = {mutant.operator for mutant in found}
-                says_parts = "common/words/" in rung.kernel.read_text(encoding="utf-8")  # and so has less to change
-                self.assertGreater(len(found), 20 if says_parts else 100)
-                self.assertGreaterEqual(kinds, {"drop", "constant", "operator"} | (set() if says_parts else {"left-out", "sign", "bound"}))
+                text = rung.kernel.read_text(encoding="utf-8")
+                says_parts, is_a_part = "common/words/" in text, "__global__" not in text  # and so has less to change, or hardly anything
+                self.assertGreater(len(found), 5 if is_a_part else 20 if says_parts else 100)
+                if not is_a_part:
+                    self.assertGreaterEqual(kinds, {"drop", "constant", "operator"} | (set() if says_parts else {"left-out", "sign", "bound"}))
                 keys = [mutant.key for mutant in found]
                 self.assertEqual(len(keys), len(set(keys)))
                 self.assertFalse([key for key in keys if "ladder::" in key])
