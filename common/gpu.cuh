@@ -21,7 +21,7 @@
 //   wgmma      wgmma_descriptor  wgmma_advance  wgmma_fence  wgmma_{ss,rs}{,_bf16,_e4m3}  wgmma_ss_s8  wgmma_commit
 //              wgmma_wait  setmaxnreg_dec  setmaxnreg_inc
 //   wmma       wmma_fill  wmma_load_{a,b_row,b_col,c}  wmma_store_d  wmma_mma, on WmmaA WmmaB{Row,Col} WmmaAccumulator
-//   numbers    pack_{f16,bf16,e4m3,e5m2}x2  unpack_{e4m3,e5m2}x2  sub_{f16,bf16}x2  prmt_b32  lop3_b32  to_float  to_f16  to_bf16  {ex2,lg2,rcp,tanh}_approx  max3_s32  fmaxf  logf
+//   numbers    pack_{f16,bf16,e4m3,e5m2}x2  unpack_{e4m3,e5m2}x2  sub_{f16,bf16}x2  prmt_b32  lop3_b32  to_float  to_f16  to_bf16  {ex2,lg2,rcp,tanh}_approx  saturate  max_nan  max3_s32  fmaxf  logf
 //              __float_as_{uint,int}  __{uint,int}_as_float
 //   lanes      shfl  shfl_xor  vote_any  elect_sync
 //   words      quad_max  quad_sum  lane_max  mask_diagonal  scale_rows  scale_scores  exp2_weights{,_of}

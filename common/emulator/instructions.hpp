@@ -209,6 +209,12 @@ inline int max3_s32(int a, int b, int c) {
   count_integer_maximum();
   return std::max({a, b, c});
 }
+inline float saturate(float x) {
+  return x > 0 ? std::min(x, 1.0f) : 0;  // NaN is not above 0
+}
+inline float max_nan(float a, float b) {
+  return std::isnan(a) ? a : std::isnan(b) ? b : std::max(a, b);
+}
 // Correctly rounded to within 1 ulp, where the hardware has 2.
 float ex2_approx(float x);
 float tanh_approx(float x);

@@ -142,6 +142,20 @@ __device__ __forceinline__ float rcp_approx(float x) {
   return result;
 }
 
+// x, but at least 0 and at most 1; NaN becomes 0. Part of the addition, multiplication or both that x is the result of.
+// Source: CUDA Math API, "__saturatef".
+__device__ __forceinline__ float saturate(float x) {
+  return __saturatef(x);
+}
+
+// The larger one of two, and NaN if either is, where fmaxf has the other one: one FMNMX. Source: PTX ISA, "max",
+// max.NaN.f32.
+__device__ __forceinline__ float max_nan(float a, float b) {
+  float largest;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(largest) : "f"(a), "f"(b));
+  return largest;
+}
+
 // The largest of three signed integers: one VIMNMX3 from sm_90 on.
 __device__ __forceinline__ int max3_s32(int a, int b, int c) {
   return max(max(a, b), c);

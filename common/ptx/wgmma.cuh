@@ -83,6 +83,7 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
   "%24, %25, %26, %27, %28, %29, %30, %31"
 #define WGMMA_TEXT_96 WGMMA_TEXT_64 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
 #define WGMMA_TEXT_128 WGMMA_TEXT_96 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define WGMMA_TEXT_136 WGMMA_TEXT_128 ", %64, %65, %66, %67"
 #define WGMMA_TEXT_176                                                                                          \
   WGMMA_TEXT_128                                                                                                \
   ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, " \
@@ -101,6 +102,7 @@ __device__ __forceinline__ void wgmma_wait(Registers&... registers) {
 #define WGMMA_D_64 WGMMA_TILES(0), WGMMA_TILES(4)
 #define WGMMA_D_96 WGMMA_D_64, WGMMA_TILES(8)
 #define WGMMA_D_128 WGMMA_D_96, WGMMA_TILES(12)
+#define WGMMA_D_136 WGMMA_D_128, WGMMA_TILE(16)
 #define WGMMA_D_176 WGMMA_D_128, WGMMA_TILES(16), WGMMA_TILE(20), WGMMA_TILE(21)
 #define WGMMA_D_192 WGMMA_D_176, WGMMA_TILE(22), WGMMA_TILE(23)
 #define WGMMA_D_256 WGMMA_D_192, WGMMA_TILES(24), WGMMA_TILES(28)
@@ -187,8 +189,8 @@ __device__ __forceinline__ void wgmma_rs_bf16(float (&d)[N_TILES][4], const uint
 #define WGMMA_BYTES_RS(N, A0, A1, A2, A3, B, ACCUMULATE) \
   WGMMA_BYTES(N, "{%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}", B, ACCUMULATE, "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]))
 
-// And in e4m3: D[64 x N] += A[64 x 32] B[32 x N], rows of 32 bytes again, B K-major, N = 8, 64, 128 or 256. A register of A
-// holds four elements of a row where FragmentA has two. What is kept of a sum are 14 bits: docs/adder.md.
+// And in e4m3: D[64 x N] += A[64 x 32] B[32 x N], rows of 32 bytes again, B K-major, N = 8, 64, 128 or 256, with A
+// in registers 136, too. A register of A holds four elements of a row where FragmentA has two. What is kept of a sum are 14 bits: docs/adder.md.
 template <int N_TILES>
 __device__ __forceinline__ void wgmma_ss_e4m3(float (&d)[N_TILES][4], uint64_t a, uint64_t b, bool accumulate = true) {
   needs_sm_90a();
@@ -205,6 +207,7 @@ __device__ __forceinline__ void wgmma_rs_e4m3(float (&d)[N_TILES][4], const uint
   WGMMA_BYTES_RS(8, 4, 5, 6, 7, 8, 9);
   else WGMMA_BYTES_RS(64, 32, 33, 34, 35, 36, 37);
   else WGMMA_BYTES_RS(128, 64, 65, 66, 67, 68, 69);
+  else WGMMA_BYTES_RS(136, 68, 69, 70, 71, 72, 73);
   else WGMMA_BYTES_RS(256, 128, 129, 130, 131, 132, 133);
   else WGMMA_NONE;
 }
@@ -237,6 +240,7 @@ __device__ __forceinline__ void wgmma_ss_s8(int32_t (&d)[N_TILES][4], uint64_t a
 #undef WGMMA_TEXT_64
 #undef WGMMA_TEXT_96
 #undef WGMMA_TEXT_128
+#undef WGMMA_TEXT_136
 #undef WGMMA_TEXT_176
 #undef WGMMA_TEXT_192
 #undef WGMMA_TEXT_256
@@ -247,6 +251,7 @@ __device__ __forceinline__ void wgmma_ss_s8(int32_t (&d)[N_TILES][4], uint64_t a
 #undef WGMMA_D_64
 #undef WGMMA_D_96
 #undef WGMMA_D_128
+#undef WGMMA_D_136
 #undef WGMMA_D_176
 #undef WGMMA_D_192
 #undef WGMMA_D_256

@@ -1127,7 +1127,7 @@ __global__ void wmma_mma_case(const uint32_t* in, uint32_t* out) {
 // ---- numbers ----------------------------------------------------------------------------------------------------
 // Each thread converts one value and writes argument and result side by side, so that the fixture can be read.
 
-enum class To { f16, bf16, e4m3, e5m2, exp2, log2, inverse, tanh };
+enum class To { f16, bf16, e4m3, e5m2, exp2, log2, inverse, tanh, saturated };
 
 template <To TO>
 __device__ __forceinline__ uint32_t converted(float low, float high) {
@@ -1145,6 +1145,7 @@ __device__ __forceinline__ uint32_t converted(float value) {
   if constexpr (TO == To::log2) result.value = lg2_approx(value);
   if constexpr (TO == To::inverse) result.value = rcp_approx(value);
   if constexpr (TO == To::tanh) result.value = tanh_approx(value);
+  if constexpr (TO == To::saturated) result.value = saturate(value);
   return result.bits;
 }
 
@@ -1223,6 +1224,14 @@ __global__ void lop3_b32_case(const uint32_t* in, uint32_t* out) {
   out[3] = lop3_b32<0x96>(a, b, c);
   out[4] = lop3_b32<0xE8>(a, b, c);
   out[5] = lop3_b32<0x01>(a, b, c);
+}
+
+__global__ void max_nan_case(const uint32_t* in, uint32_t* out) {
+  FloatBits a, b, result;
+  out[3 * threadIdx.x] = a.bits = in[2 * threadIdx.x];
+  out[3 * threadIdx.x + 1] = b.bits = in[2 * threadIdx.x + 1];
+  result.value = max_nan(a.value, b.value);
+  out[3 * threadIdx.x + 2] = result.bits;
 }
 
 __global__ void max3_s32_case(const uint32_t* in, uint32_t* out) {

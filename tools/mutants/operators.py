@@ -16,13 +16,13 @@ from tools.mutants.syntax import children, kind_of, name_of, Node, NotUnderstood
 ANNOTATIONS = {"smem_name"}
 # What orders one thread's work against another's, or against a copy. These are also moved, not only dropped.
 ORDERS = re.compile(r"(?<!a)sync|wait|fence|arrive|commit")  # and not cp_async itself
-COMMUTES = {"fmaxf", "fminf", "max3_s32", "max", "min"}
+COMMUTES = {"fmaxf", "fminf", "max_nan", "max3_s32", "max", "min"}
 SWAPS = {"+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "^": "+", "&": "|", "|": "&", "<<": ">>", ">>": "<<",
          "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&",
          "+=": "-=", "-=": "+=", "*=": "/=", "/=": "*=", "|=": "&=", "&=": "|=", "^=": "|=", "%=": "/=", "<<=": ">>=", ">>=": "<<="}
 RELATIONS = {"<", "<=", ">", ">="}
 ASSIGNMENTS = {"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="}
-FLOAT_CALLS = {"fmaxf", "fminf", "logf", "ex2_approx", "lg2_approx", "rcp_approx", "to_float", "ld_global_f32", "__int_as_float", "__uint_as_float",
+FLOAT_CALLS = {"fmaxf", "fminf", "logf", "ex2_approx", "lg2_approx", "rcp_approx", "saturate", "max_nan", "to_float", "ld_global_f32", "__int_as_float", "__uint_as_float",
                "exp2f", "expf", "float", "double", "sqrt", "abs", "exp", "log"}
 
 

@@ -859,6 +859,20 @@ const std::map<std::string_view, Expectation>& expectations() {
            return std::bit_cast<uint32_t>(static_cast<float>(std::tanh(std::bit_cast<float>(*x))));
          });
        }},
+      {"saturate",
+       [](const Words& in) {
+         return with_results(in, 1, [](const uint32_t* x) {
+           const float value = std::bit_cast<float>(*x);
+           return std::bit_cast<uint32_t>(std::isnan(value) ? 0.0f : std::clamp(value, 0.0f, 1.0f) + 0.0f);
+         });
+       }},
+      {"max_nan",
+       [](const Words& in) {
+         return with_results(in, 2, [](const uint32_t* x) {
+           const float a = std::bit_cast<float>(x[0]), b = std::bit_cast<float>(x[1]);
+           return std::bit_cast<uint32_t>(std::isnan(a) || std::isnan(b) ? NAN : std::fmax(a, b));
+         });
+       }},
       {"max3_s32",
        [](const Words& in) {
          return with_results(in, 3, [](const uint32_t* x) {
@@ -884,7 +898,7 @@ Expectation expectation_of(std::string_view name) {
 }
 
 // Primitives that no GPU has answered for yet. Whoever records their fixtures takes them off this list.
-const std::set<std::string> AWAITING_FIXTURE = {};
+const std::set<std::string> AWAITING_FIXTURE = {"saturate", "max_nan", "wgmma_rs_e4m3.n136"};
 
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file);
