@@ -19,7 +19,8 @@ using forward::CONSUMER_REGISTERS, forward::end_together, forward::hide_unseen, 
 using forward::NoMask;
 using forward::PRODUCER_REGISTERS, forward::release_Q, forward::store_rows, forward::Work;
 
-constexpr uint32_t ONES_BYTES = 8 * 128;  // eight more rows of turned V, of ones: a column of O that is the sum of weights
+constexpr uint32_t ONES_BYTES =
+    8 * 128;  // eight more rows of turned V, of ones: a column of O that is the sum of weights
 
 // A block's tile, BR queries against BC keys at a time by WARPS warps, and the shared memory that it takes.
 template <class T, int BR, int BC, int WARPS, int STAGES, int BLOCKS = 2>
