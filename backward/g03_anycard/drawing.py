@@ -2,7 +2,7 @@
 from tools.site.sketch import FULL, Sketch
 
 LEFT, RIGHT, MOST = 62.0, FULL - 8, 200.0  # KiB
-DRAWING = Sketch("Shared memory of a block in 79 and in g03, in KiB",
+DRAWING = Sketch("What a block of 79 and of g03 keeps in shared memory, in KiB, beside what cards have",
                  "Three bars over an axis of KiB from 0 to 200, on which 99, what an RTX card gives a block, and 163, what an A100 gives, are marked. "
                  "79: K 32, V 32, P 32, two of dS 32, two of Q and of dO 65, together 193: more than an A100 gives. "
                  "g03 with tiles of 64 queries and 128 keys: K 32, V 32, P 16, dS 16, two of Q 32, one of dO 16, and 1 for LSE and D, together 145: within an A100. "

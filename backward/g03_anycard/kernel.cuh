@@ -1,5 +1,5 @@
-// g03_anycard: gradients as models ask for them, with mma.sync and cp.async alone. A warp has 32 rows of each of the five
-//          products, so an operand from shared memory serves two; P and dS pass through it, in 16 bits.
+// g03_anycard: gradients as models ask for them, with mma.sync and cp.async alone. A warp has 32 rows of each of the
+//          five products, so what it loads serves twice as many; P and dS pass through shared memory, in 16 bits.
 // Before:  79_groups has one length, f16 and 193 KiB of shared memory. An A100 gives a block 163, an RTX card 99.
 // Tile:    64x128, 8 warps.  Shared: 145 KiB (K, V 32 each; two of Q and dO, 16 each; P, dS 16 each; two of LSE and D,
 //          1). Or 64x64, 4 warps, 97 KiB. With 64 columns that is 57.
@@ -17,9 +17,9 @@ namespace {
 
 using namespace backward::models;
 
-// A block has BC keys, a step of its walk BR queries. Of a product with keys as rows, S^T, dP^T, dV and dK, a warp has 32
-// of them and a share of the columns; of dQ 32 queries and a share of the columns. PER_SM blocks run beside each other
-// where there is room for them.
+// A block has BC keys, a step of its walk BR queries. Of a product with keys as rows, S^T, dP^T, dV and dK, a warp has
+// 32 of them and a share of the columns; of dQ 32 queries and a share of the columns. PER_SM blocks run beside each
+// other where there is room for them.
 template <class T_, int D, int BR_, int BC_, int WARPS_, int PER_SM_>
 struct Config {
   using T = T_;
@@ -46,8 +46,8 @@ struct Config {
   }
 };
 
-// Starts to copy a tile of ROWS rows: of a head's from `row` on, of which `rows` are its own. What lies behind these, and
-// behind column d, becomes zeros.
+// Starts to copy a tile of ROWS rows: of a head's from `row` on, of which `rows` are its own. What lies behind these,
+// and behind column d, becomes zeros.
 template <class C, int ROWS>
 __device__ __forceinline__ void start_tile(uint32_t tile, const void* tensor,
                                            const ModelGradientParams::Strides& strides, int sequence, int head, int row,
@@ -62,8 +62,8 @@ __device__ __forceinline__ void start_tile(uint32_t tile, const void* tensor,
                 chunk * 8 < d && first_row + thread_row < rows ? 16 : 0);
 }
 
-// Where a lane's ldmatrix points in a tile: row l % 16, chunk l / 16 of 16 x 16 numbers; ACROSS, the second matrix is the
-// one beside the first, and two registers of a B fragment lie side by side. From an even chunk on it goes on by XOR.
+// Where a lane's ldmatrix points in a tile: row l % 16, chunk l / 16 of 16 x 16 numbers. ACROSS, the second matrix is
+// the one beside the first, so that the two registers of a B fragment lie side by side. XOR goes on from an even chunk.
 template <class C, bool ACROSS = false>
 __device__ __forceinline__ uint32_t lane_chunk(uint32_t chunk = 0) {
   const uint32_t lane = threadIdx.x % 32;
@@ -71,35 +71,28 @@ __device__ __forceinline__ uint32_t lane_chunk(uint32_t chunk = 0) {
                 : C::chunk_offset(lane % 16, chunk + lane / 16);
 }
 
-// C[32 x 8 TILES] += A[32 x d] B^T: scores, of a warp's 32 rows. The rows of B are the columns of C. A slice's operands
-// are loaded before the products of the slice before it (79_groups).
+// C[32 x 8 TILES] += A[32 x d] B^T: scores, of a warp's 32 rows. The rows of B are the columns of C.
 template <class C, int TILES>
 __device__ __forceinline__ void multiply_rows(float (&C_frag)[2][TILES][4], uint32_t rows_A, uint32_t rows_B) {
-  constexpr int D_SLICES = C::HEAD_DIM / 16;
   const uint32_t lane_A = rows_A + lane_chunk<C>(), lane_B = rows_B + lane_chunk<C, true>();
-  uint32_t A_frag[2][2][4], B_frag[2][TILES / 2][4];  // [d_slice % 2]
-  const auto load_slice = [&](int d_slice) {
-    for (int half = 0; half < 2; ++half)
-      ldmatrix_x4(A_frag[d_slice % 2][half], (lane_A ^ (d_slice * 32)) + half * 16 * C::ROW_BYTES);
-    for (int pair = 0; pair < TILES / 2; ++pair)
-      ldmatrix_x4(B_frag[d_slice % 2][pair], (lane_B ^ (d_slice * 32)) + pair * 16 * C::ROW_BYTES);
-  };
-  load_slice(0);
 #pragma unroll
-  for (int d_slice = 0; d_slice < D_SLICES; ++d_slice) {
-    if (d_slice + 1 < D_SLICES) load_slice(d_slice + 1);
+  for (int d_slice = 0; d_slice < C::HEAD_DIM / 16; ++d_slice) {
+    uint32_t A_frag[2][4];
+    for (int half = 0; half < 2; ++half)
+      ldmatrix_x4(A_frag[half], (lane_A ^ (d_slice * 32)) + half * 16 * C::ROW_BYTES);
     for (int pair = 0; pair < TILES / 2; ++pair) {
-      const auto& B = B_frag[d_slice % 2][pair];
+      uint32_t B_frag[4];
+      ldmatrix_x4(B_frag, (lane_B ^ (d_slice * 32)) + pair * 16 * C::ROW_BYTES);
       for (int half = 0; half < 2; ++half) {
-        mma<typename C::T>(C_frag[half][2 * pair], A_frag[d_slice % 2][half], B[0], B[1]);
-        mma<typename C::T>(C_frag[half][2 * pair + 1], A_frag[d_slice % 2][half], B[2], B[3]);
+        mma<typename C::T>(C_frag[half][2 * pair], A_frag[half], B_frag[0], B_frag[1]);
+        mma<typename C::T>(C_frag[half][2 * pair + 1], A_frag[half], B_frag[2], B_frag[3]);
       }
     }
   }
 }
 
-// C[32 x 8 TILES] += A[32 x 16 SLICES] B: a gradient, from a tile of that many rows and its columns from `chunk` on. They
-// are the k dimension, so ldmatrix transposes them on their way into the registers. load_A(fragment, half, slice).
+// C[32 x 8 TILES] += A[32 x 16 SLICES] B: a gradient, from a tile of that many rows and its columns from `chunk` on.
+// They are the k dimension, so ldmatrix transposes them on their way into the registers. load_A(fragment, half, slice).
 template <class C, int SLICES, int TILES, class Load>
 __device__ __forceinline__ void add_rows(float (&C_frag)[2][TILES][4], uint32_t tile_B, uint32_t chunk, Load load_A) {
   const uint32_t lane_B = tile_B + lane_chunk<C>(chunk);
@@ -118,8 +111,8 @@ __device__ __forceinline__ void add_rows(float (&C_frag)[2][TILES][4], uint32_t 
   }
 }
 
-// Of a tile's sum of dQ: where a warp's lane 0 has its first number, and 32 further each lane its next one. An addition of
-// a warp is 128 B in a row (77_laneorder).
+// Of a tile's sum of dQ: where a warp's lane 0 has its first number, and 32 further each lane its next one. An addition
+// of a warp is 128 B in a row (77_laneorder).
 template <class C>
 __device__ __forceinline__ int warp_sum(int warp) {
   return warp * (C::BR * C::HEAD_DIM / C::WARPS);
@@ -183,9 +176,8 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) gradients(ModelGradient
   }
   for (int tile = 0; tile < tiles; ++tile) {
     // LOAD  The next Q is requested behind the scores of this tile, the next dO when dV has read this one.
-    const uint32_t smem_Q = smem_ring + tile % 2 * C::Q_BYTES, next_Q = smem_ring + (tile + 1) % 2 * C::Q_BYTES,
-                   smem_rows = smem_ring_rows + tile % 2 * C::ROWS_BYTES,
-                   next_rows = smem_ring_rows + (tile + 1) % 2 * C::ROWS_BYTES;
+    const uint32_t slot = tile % 2, smem_Q = smem_ring + slot * C::Q_BYTES,
+                   smem_rows = smem_ring_rows + slot * C::ROWS_BYTES;
     const bool is_last_of_head = q_tile + 1 == end_tile;
     const int next_head = head + is_last_of_head, next_tile = is_last_of_head ? first_tile : q_tile + 1;
     cp_async_wait<0>();  // this thread's part of the tile (and of K and V) has landed
@@ -206,8 +198,8 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) gradients(ModelGradient
     multiply_rows<C>(dP_frag, smem_V + warp_key * C::ROW_BYTES, smem_dO + share_rows);
 
     if (tile + 1 < tiles) {
-      start_Q(next_Q, p.Q, p.Q_strides, next_head, next_tile);
-      start_rows(next_rows, next_head, next_tile);
+      start_Q(smem_ring + (slot ^ 1) * C::Q_BYTES, p.Q, p.Q_strides, next_head, next_tile);
+      start_rows(smem_ring_rows + (slot ^ 1) * C::ROWS_BYTES, next_head, next_tile);
     }
 
     // SOFTMAX  P^T = 2^S^T and dS^T = P^T dP^T, but for pairs that do not see each other. Two neighbouring queries of a
@@ -267,8 +259,8 @@ __global__ void __launch_bounds__(C::THREADS, C::PER_SM) gradients(ModelGradient
     head = next_head, q_tile = next_tile;
   }
 
-  // STORE  dK and dV, to where K and V were, and from there row by row. A key that no query sees has sums of zeros times
-  //        numbers that may be NaN.
+  // STORE  dK and dV, to where K and V were, and from there row by row. A key that no query sees has sums of zeros
+  //        times numbers that may be NaN.
   __syncthreads();  // safe to overwrite K and V: every warp has read them
 #pragma unroll
   for (int row = 0; row < 4; ++row) {

@@ -12,7 +12,7 @@ from tools.paths import ROOT
 ALL, EACH, MIDDLE, COLUMNS, ROLES = 14200, 420, 330, 120, 30
 FIRST, LAST = 40, 84  # up to 38 a kernel is a whole file; up to 84 the kernels have ALL lines together
 STAGES = 45  # lines of a stage.cu, on average: what rungs of a part say alike stands in harness/stages/
-ONE_ROLE = ("50", "60", "61", "62", "63", "77", "78", "79")
+ONE_ROLE = ("50", "60", "61", "62", "63", "77", "78", "79", "g03")
 
 
 def number_of(name: str) -> int:
