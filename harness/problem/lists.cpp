@@ -38,7 +38,8 @@ BlockLists make(const Spec& spec) {
       std::vector<int> list;
       int count = 0, whole = 0;
       for (const auto wanted : {blocks::Kind::whole, blocks::Kind::part}) {
-        for (int64_t k_block = 0; k_block < most; ++k_block) {
+        for (int64_t i = 0; i < most; ++i) {
+          const int64_t k_block = sequence % 3 < 2 ? i : most - 1 - i;  // any order is one: here from the last on
           if (tile.kind(k_block) != wanted) continue;
           list.insert(list.end(),
                       {static_cast<int>(k_block), wanted == blocks::Kind::part ? stencil_of(tile, k_block) : 1});

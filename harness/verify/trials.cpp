@@ -498,18 +498,22 @@ std::vector<Trial> fewer_columns(const Variant& variant, const Shape& usual, uin
   return trials;
 }
 
-// Few queries beside many keys, for who shares these out: in a window that fewer tiles have keys of than there are, and under a mask that
-// hides the last tile from the first queries; with functions of scores, and with scores that are huge in two shares.
+// Few queries beside many keys, for who shares these out: in a window that fewer steps have keys of than there are shares, and under a mask
+// that hides the last step from the first queries; with functions of scores, and with scores that are huge in two shares.
 std::vector<Trial> few_beside_many(const Variant& variant, const Shape& usual, uint64_t seed) {
   std::vector<Trial> trials;
   if (variant.few_rows == 0) return trials;
   Shape shape = with_heads(usual, 1, 2);
   if (variant.takes(GROUPED)) shape.kv_heads = 1;
-  shape.n_k = 3 * variant.tile.bc + 10;
+  constexpr int STEP = 128;  // keys, of warps that have a small tile each
+  shape.n_k = 3 * std::max(STEP, variant.tile.bc) + 10;
   shape.n = 30;
-  if (variant.takes(CAUSAL)) trials.push_back({.shape = with_mask(shape), .seed = seed + 16});
+  const auto add = [&](const Shape& of, uint64_t more) {
+    trials.push_back({.shape = of, .seed = seed + more, .multiprocessors = H200_MULTIPROCESSORS});
+  };
+  if (variant.takes(CAUSAL)) add(with_mask(shape), 16);
   shape.n = 3, shape.left = 20, shape.right = 0;
-  if (variant.takes(WINDOW)) trials.push_back({.shape = shape, .seed = seed + 17});
+  if (variant.takes(WINDOW)) add(shape, 17);
   // A sink counts once, however many shares know of it, and rows of one tile are of heads with other slopes.
   for (const int n_k : {200, 1000}) {
     if (!variant.takes(SINK)) break;
@@ -1059,8 +1063,18 @@ const Row ROWS[] = {
      .text = "b=1 h=2 n=768 intervals=384*0:256,384*512:768", .kinds = {nan_unseen}, .both_builds = true},
     {.name = "lists in turns", .mistake = "the list of another tile of queries, or of another sequence", .needs = BLOCKS | TAILS,
      .text = "b=3 h=7 n=700 blocks=0.5@9 partial=0.3", .kinds = {normal, peaky, sinks}, .multiprocessors = 5, .both_builds = true},
+    {.name = "many lists", .mistake = "more lists than a warp has lanes", .when = USUAL | OTHER, .needs = BLOCKS | TAILS | CROSS,
+     .text = "b=1 h=1 nq=4300 nk=130 blocks=0.7@3"},
+    {.name = "lists in any order", .mistake = "blocks that are taken for sorted, as those of a third sequence are not", .when = USUAL | OTHER,
+     .needs = BLOCKS, .text = "b=3 h=1 n=512 blocks=0.8@3"},
     {.name = "blocks that nobody sees", .mistake = "what lies in a block that is in no list", .needs = BLOCKS,
      .text = "b=1 h=2 n=1024 blocks=0.15@4", .kinds = {nan_unseen}, .both_builds = true},
+    {.name = "a short text beside a long one", .mistake = "a share without a key, or a text that begins with a block and ends three later",
+     .needs = CACHE | TAILS | CROSS, .text = "b=2 h=1 nq=1 nk=768 cache lens_k=100,768"},
+    {.name = "many texts", .mistake = "the 33rd text, or the 65th", .needs = CACHE | TAILS | CROSS,
+     .text = "b=150 h=1 nq=1 nk=40 cache lens_k=70*40,3,0,77*17,9", .multiprocessors = H200_MULTIPROCESSORS},
+    {.name = "slopes of odd groups", .mistake = "two rows of a lane that are of two heads", .needs = ALIBI | GROUPED | TAILS | CROSS,
+     .text = "b=1 h=6 kv=2 nq=5 nk=300 alibi"},
     {.name = "many queries", .mistake = "more tiles than a warp has lanes, a division by a reciprocal", .needs = TAILS | CROSS,
      .make = made<many_queries>},
     {.name = "many keys", .mistake = "the same of a pass whose blocks own keys", .when = OTHER, .needs = TAILS | CROSS, .make = made<many_keys>},

@@ -122,6 +122,17 @@ class Caches(Cached):
             out = flash_attn_with_kvcache(one[0], self.put(K), self.put(V), one[1], one[2], cache_seqlens=one[3], causal=True, num_splits=1)
             np.testing.assert_array_equal(self.get(out), whole[i : i + 1])
 
+    def test_one_split_gives_the_bits_among_64_sequences_too(self):
+        def call(sequences):
+            q, k, v, K, V, lengths = (self.put(each[sequences]) for each in (self.q, self.k, self.v, self.K, self.V, self.lengths))
+            return self.get(flash_attn_with_kvcache(q, K, V, k, v, cache_seqlens=lengths, causal=True, num_splits=1))
+
+        among = call(list(range(len(FEW_KEYS))) * (64 // len(FEW_KEYS)))
+        for i in range(len(FEW_KEYS)):
+            alone = call([i])[0]
+            for one in among[i :: len(FEW_KEYS)]:
+                np.testing.assert_array_equal(one, alone)
+
     def test_options_are_attentions(self):
         slopes = np.linspace(0.01, 0.5, HEADS, dtype=np.float32)
         for options in ({"causal": False}, {"softmax_scale": 0.3}, {"window_size": (40, 0)}, {"softcap": 2.0}, {"alibi_slopes": slopes, "softcap": 5.0}):
