@@ -898,7 +898,7 @@ Expectation expectation_of(std::string_view name) {
 }
 
 // Primitives that no GPU has answered for yet. Whoever records their fixtures takes them off this list.
-const std::set<std::string> AWAITING_FIXTURE = {"saturate", "max_nan", "wgmma_rs_e4m3.n136"};
+const std::set<std::string> AWAITING_FIXTURE = {};
 
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream stream(file);
