@@ -38,8 +38,8 @@ class Bound:
 
 @dataclass(frozen=True)
 class MoreLines:
-    """Why a rung changes more lines of its kernel than others may: "new", "port" or "other", and the reason; empty words
-    where it does not."""
+    """Why a rung changes more lines of its kernel than others may: "new", "port", "rebuilt", "retold" or "other", and the
+    reason; empty words where it does not."""
 
     why: str
     reason: str

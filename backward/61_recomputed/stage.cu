@@ -30,7 +30,7 @@ const ladder::Registration registration({
     .previous = "60_stored",
     .role = ladder::Role::line,
     .more_lines =
-        {ladder::MoreLines::other,
+        {ladder::MoreLines::rebuilt,
          "Nothing of n x n in memory: five kernels become two walks, which have few lines in common with them."},
     .idea = "The weights again from LSE, and nothing of n x n in memory: one walk over queries for dK and dV, one over "
             "keys for dQ.",

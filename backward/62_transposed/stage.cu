@@ -24,7 +24,7 @@ const ladder::Registration registration({
     .name = "62_transposed",
     .previous = "61_recomputed",
     .role = ladder::Role::line,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "mma.sync for five products, from a kernel of scalar loops: little of it remains."},
     .idea = "All products by mma.sync. S and dP transposed, keys as rows: a lane holds P^T and dS^T as the next "
             "product wants them.",

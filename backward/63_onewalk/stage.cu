@@ -25,7 +25,7 @@ const ladder::Registration registration({
     .name = "63_onewalk",
     .previous = "62_transposed",
     .role = ladder::Role::line,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "Two kernels become one. Most of what differs besides are parts that it says from here on."},
     .idea = "One walk over queries: a block keeps dK and dV, and adds its share of dQ to a sum in f32 by reductions.",
     .limit = "62_transposed walks twice and computes S and dP in both walks: seven products where five are enough.",

@@ -20,7 +20,7 @@ const ladder::Registration registration({
     .name = "64_warpgroups",
     .previous = "63_onewalk",
     .role = ladder::Role::line,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "wgmma for five products, with a producer, barriers and layouts of its own: little of 63 remains."},
     .idea = "All five products by wgmma: two warpgroups have 64 keys each, a third copies queries ahead, and dS alone "
             "changes hands.",

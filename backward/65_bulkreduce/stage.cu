@@ -22,7 +22,7 @@ const ladder::Registration registration({
     .name = "65_bulkreduce",
     .previous = "64_warpgroups",
     .role = ladder::Role::line,
-    .more_lines = {ladder::MoreLines::other, "Besides its idea, parts that it says and 64 spells out."},
+    .more_lines = {ladder::MoreLines::retold, "Besides its idea, parts that it says and 64 spells out."},
     .idea = "dQ goes through shared memory in the order of the registers, and a warp has the copy engine add it to the "
             "sum, 16 KiB at a time.",
     .limit = "Each lane of 64_warpgroups adds its 32 elements of dQ by itself, by instructions that touch eight half "

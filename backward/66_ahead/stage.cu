@@ -21,7 +21,7 @@ const ladder::Registration registration({
     .name = "66_ahead",
     .previous = "65_bulkreduce",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other, "Besides its idea, parts that it says and 65 spells out."},
+    .more_lines = {ladder::MoreLines::retold, "Besides its idea, parts that it says and 65 spells out."},
     .idea = "The next tile's S is started behind dQ, before anybody waits for dQ.",
     .limit = "In 65_bulkreduce both warpgroups bring dQ away at the same time, and nothing multiplies meanwhile.",
     .prediction = "1.02 to 1.07 times 65, dense at n = 4096. Between dQ and the next S both warpgroups store dQ at the "

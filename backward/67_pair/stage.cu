@@ -27,7 +27,7 @@ const ladder::Registration registration({
     .name = "67_pair",
     .previous = "66_ahead",
     .role = ladder::Role::lost,
-    .more_lines = {ladder::MoreLines::other, "Clusters: copies into both blocks, and barriers that count two."},
+    .more_lines = {ladder::MoreLines::is_new, "Clusters: copies into both blocks, and barriers that count two."},
     .idea = "Two blocks with neighbouring keys walk over the same queries, and each brings half of a tile to both.",
     .limit = "Every block of 66_ahead copies all queries for itself, beside the dQ that goes back to the same L2.",
     .prediction = "1.01 to 1.06 times 66, dense at n = 4096. A tile takes 16 KiB from L2 for each block in place of "

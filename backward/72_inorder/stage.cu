@@ -22,7 +22,7 @@ const ladder::Registration registration({
     .name = "72_inorder",
     .previous = "71_longest",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "Turns in global memory: who waits, who passes on, and who numbers the blocks."},
     .idea = "Blocks add to dQ in turn, so two runs give the same bits.",
     .limit = "In 71_longest a block adds its share of dQ when it has it, and sums of f32 in another order have other "

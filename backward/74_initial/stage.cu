@@ -14,7 +14,7 @@ const ladder::Registration registration({
     .previous = "71_longest",
     .role = ladder::Role::branch,
     .more_lines =
-        {ladder::MoreLines::other,
+        {ladder::MoreLines::rebuilt,
          "Sums that begin with -LSE and -D are kept in another order, by who makes them and who copies them."},
     .idea = "S and dP begin with what is subtracted from them, -LSE and -D, instead of with zeros.",
     .limit = "In 71_longest a lane loads LSE when S is there, and D when dP is there, and waits for each: a sixth of "

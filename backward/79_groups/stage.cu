@@ -25,7 +25,7 @@ const ladder::Registration registration({
     .name = "79_groups",
     .previous = "78_copies",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "Warps take different products, so each part of the walk is written for one of two teams."},
     .idea = "Four warps have P and dV of the keys, four dS and dK: each operand from shared memory serves twice the "
             "products.",

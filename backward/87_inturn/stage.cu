@@ -24,7 +24,7 @@ const ladder::Registration registration({
     .name = "87_inturn",
     .previous = "82_nearby",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::retold,
                    "Half of them are what 82 spells out of a window, and this rung says in words."},
     .idea = "72's turns in what models ask: a tile's turns begin with the first keys that it sees, and a walk goes "
             "over the heads of a group before the next tile.",

@@ -217,6 +217,7 @@ __device__ __forceinline__ void make_dQ(const ScoreGradientParams& p, const Smem
   using T = typename C::T;
   const uint32_t warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const uint64_t K_tile = wgmma_descriptor(smem.K);
+  mbarrier_wait_parity(smem.full_K, 0);  // safe to read K: it has landed
   const uint32_t lane_dS =  // rows are 128 B, and tiles whole rows, so slices of 32 B are found by exclusive or
       smem.dS + (warp * 16 + lane % 16) * PANEL_ROW_BYTES + ((lane / 16) ^ (lane % 8)) * 16;
   int q_tile = tiles.first, head = keys.kv_head * (p.heads / p.kv_heads);
@@ -256,6 +257,7 @@ __device__ __forceinline__ void make_dQ(const ScoreGradientParams& p, const Smem
     }
     if (++q_tile == tiles.end) q_tile = tiles.first, ++head;
   }
+  named_barrier_sync(1, C::WARPS * 32);  // dQ has read K
 }
 
 // STORE  Each warp has 16 rows of dK or dV, and puts them where K or V was; then one lane has them copied.
@@ -274,6 +276,25 @@ __device__ __forceinline__ void store_gradient(uint32_t smem_tile, const TensorM
                                   warp_rows + panel * 16 * PANEL_ROW_BYTES);
   cp_async_bulk_commit();
   cp_async_bulk_wait_read<0>();  // safe to end: shared memory has been read
+}
+
+// What the first warpgroup and the second one do: each keeps a gradient, and stores it.
+template <bool VARLEN, class C, class Function>
+__device__ __forceinline__ void keep(const ScoreGradientParams& p, const Smem<C>& smem, const Keys<C>& keys,
+                                     const SeersNearby& seers, const Tiles& tiles, uint32_t warpgroup,
+                                     const TensorMap& dK_map, const TensorMap& dV_map) {
+  float frag[C::COLUMN_TILES][4] = {};   // 0 is right where there are no queries
+  mbarrier_wait_parity(smem.full_K, 0);  // safe to read K and V: they have landed
+  if (warpgroup == 0)
+    make_dV<C, Function>(p, smem, keys, seers, tiles, frag);
+  else
+    make_dK(smem, tiles, frag);
+  seers.clear_unseen<C>(frag, frag, keys.first_key - int(warpgroup) * C::BC);  // it numbers warps from the first one on
+  named_barrier_sync(1, C::WARPS * 32);  // safe to overwrite K and V: all products have read them
+  if (warpgroup == 0)
+    store_gradient<VARLEN>(smem.V, dV_map, keys, frag, 1.0f);
+  else
+    store_gradient<VARLEN>(smem.K, dK_map, keys, frag, p.softmax_scale);
 }
 
 // dK and dV of BC keys, over all tiles of queries of all heads of their group, and what these keys add to dQ.
@@ -308,24 +329,11 @@ __global__ void __launch_bounds__(C::THREADS, 1)
   }
   if (warpgroup == 2) {
     setmaxnreg_dec<ADDER_REGISTERS>();
-    mbarrier_wait_parity(smem.full_K, 0);  // safe to read K: it has landed
     make_dQ(p, smem, keys, tiles);
-    named_barrier_sync(1, C::WARPS * 32);  // dQ has read K
     return;
   }
-  setmaxnreg_inc<KEEPER_REGISTERS>();    // waits until the others have given theirs back
-  float frag[C::COLUMN_TILES][4] = {};   // 0 is right where there are no queries
-  mbarrier_wait_parity(smem.full_K, 0);  // safe to read K and V: they have landed
-  if (warpgroup == 0)
-    make_dV<C, Function>(p, smem, keys, seers, tiles, frag);
-  else
-    make_dK(smem, tiles, frag);
-  seers.clear_unseen<C>(frag, frag, keys.first_key - int(warpgroup) * C::BC);  // it numbers warps from the first one on
-  named_barrier_sync(1, C::WARPS * 32);  // safe to overwrite K and V: all products have read them
-  if (warpgroup == 0)
-    store_gradient<VARLEN>(smem.V, dV_map, keys, frag, 1.0f);
-  else
-    store_gradient<VARLEN>(smem.K, dK_map, keys, frag, p.softmax_scale);
+  setmaxnreg_inc<KEEPER_REGISTERS>();  // waits until the others have given theirs back
+  keep<VARLEN, C, Function>(p, smem, keys, seers, tiles, warpgroup, dK_map, dV_map);
 }
 
 // dQ, from the sum, when all blocks have added to it. Number i of four lanes are every second column of eight, of row

@@ -26,7 +26,7 @@ const ladder::Registration registration({
     .name = "90_oneeach",
     .previous = "89_chainrule",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "Each warpgroup has a function of its own where all had one, and P and dS change hands; the parts "
                    "of a score are words now."},
     .idea = "Heads of 256 columns: three warpgroups make a gradient each, and hand each other P and dS.",

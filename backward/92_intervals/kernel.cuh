@@ -1,5 +1,4 @@
 // 92_intervals: an interval of keys for each query, as in 58, read by keys: which tiles of queries see a tile of keys.
-//               keys.
 // Before:  in 82_nearby the queries that see a key are a formula of its number. Documents and prefixes have no formula.
 // Tile:    64x128, 8 warps and 4 that copy and add.  Shared: 194 KiB (K, V 32 each; Q, dO, LSE, D, rows' intervals
 //          2 x 33; dS 2 x 16; dQ 32).
@@ -40,15 +39,16 @@ struct Look {
 // LSE and D of a stage's queries, and behind them their Look.
 template <class T, int BR_, int BC, int WARPS, int STAGES>
 struct Config : Walk<T, HEAD_DIM, BR_, BC, WARPS, STAGES, 0, 1, STAGES * Look<BR_>::BYTES> {
-  using Of = Walk<T, HEAD_DIM, BR_, BC, WARPS, STAGES>;
-  using Seen = Look<BR_>;
-  static constexpr uint32_t ROWS_BYTES = Of::ROWS_BYTES + Seen::BYTES, STAGE_BYTES = Of::STAGE_BYTES + Seen::BYTES;
+  using Walked = Walk<T, HEAD_DIM, BR_, BC, WARPS, STAGES>;
+  using TileLook = Look<BR_>;
+  static constexpr uint32_t ROWS_BYTES = Walked::ROWS_BYTES + TileLook::BYTES,
+                            STAGE_BYTES = Walked::STAGE_BYTES + TileLook::BYTES;
 };
 
 // Behind the sums and rows of all tiles: Looks, and the first tile and the end of each walk.
 template <class C>
 __device__ __forceinline__ int* look_at(const IntervalGradientParams& p, int tile) {
-  return reinterpret_cast<int*>(dQ_sum_of<C>(p, p.batch * tiles_of<C::BR>(p.n_q), 0)) + tile * C::Seen::WORDS;
+  return reinterpret_cast<int*>(dQ_sum_of<C>(p, p.batch * tiles_of<C::BR>(p.n_q), 0)) + tile * C::TileLook::WORDS;
 }
 template <class C>
 __device__ __forceinline__ int* walk_at(const IntervalGradientParams& p, int k_tile) {
@@ -70,8 +70,8 @@ __device__ __forceinline__ void look(const IntervalGradientParams& p, const Quer
     if (from < to) least_from = min(least_from, from);
     if (from >= to) from = to = 0;
     most_from = max(most_from, from), least_to = min(least_to, to), most_to = max(most_to, to);
-    st_global_b32(words + C::Seen::FROM + in_lane_order(tile_row), from);
-    st_global_b32(words + C::Seen::TO + in_lane_order(tile_row), to);
+    st_global_b32(words + C::TileLook::FROM + in_lane_order(tile_row), from);
+    st_global_b32(words + C::TileLook::TO + in_lane_order(tile_row), to);
   }
   for (int lanes = 16; lanes > 0; lanes /= 2) {
     const int other = threadIdx.x ^ lanes;
@@ -79,7 +79,7 @@ __device__ __forceinline__ void look(const IntervalGradientParams& p, const Quer
     most_from = max(most_from, int(shfl(most_from, other))), least_to = min(least_to, int(shfl(least_to, other)));
   }
   if (threadIdx.x == 0)
-    st_global_v4(words + C::Seen::MOST_FROM,
+    st_global_v4(words + C::TileLook::MOST_FROM,
                  {uint32_t(most_from), uint32_t(least_to), uint32_t(least_from), uint32_t(most_to)});
 }
 // D, -LSE and zeros for the sum of dQ, and the Look of each tile, which is that of all heads.
@@ -98,8 +98,8 @@ __global__ void __launch_bounds__(32) walks(IntervalGradientParams p) {
   const int tiles = tiles_of<C::BR>(p.n_q), first_key = blockIdx.x * C::BC;
   int first_tile = tiles, end_tile = 0;
   for (int tile = threadIdx.x; tile < tiles; tile += 32) {
-    const uint4 seen = ld_global_v4(look_at<C>(p, blockIdx.y * tiles + tile) + C::Seen::MOST_FROM);
-    if (int(seen.z) >= first_key + C::BC || int(seen.w) <= first_key) continue;
+    const uint4 most = ld_global_v4(look_at<C>(p, blockIdx.y * tiles + tile) + C::TileLook::MOST_FROM);
+    if (int(most.z) >= first_key + C::BC || int(most.w) <= first_key) continue;
     first_tile = min(first_tile, tile), end_tile = tile + 1;
   }
   for (int lanes = 16; lanes > 0; lanes /= 2) {
@@ -136,8 +136,8 @@ __device__ __forceinline__ void load_with_looks(const IntervalGradientParams& p,
       cp_async_bulk_tensor_4d(smem.Q + target, Q_map, panel * PANEL_COLS, row, head, sequence.number, full);
       cp_async_bulk_tensor_4d(smem.dO + target, dO_map, panel * PANEL_COLS, row, head, sequence.number, full);
     }
-    cp_async_bulk(rows, rows_of<C>(p, of_all, head), C::Of::ROWS_BYTES, full);
-    cp_async_bulk(rows + C::Of::ROWS_BYTES, look_at<C>(p, of_all), C::Seen::BYTES, full);
+    cp_async_bulk(rows, rows_of<C>(p, of_all, head), C::Walked::ROWS_BYTES, full);
+    cp_async_bulk(rows + C::Walked::ROWS_BYTES, look_at<C>(p, of_all), C::TileLook::BYTES, full);
     if (++q_tile == end_tile) q_tile = first_tile, ++head;
   }
 }
@@ -147,7 +147,7 @@ __device__ __forceinline__ void load_with_looks(const IntervalGradientParams& p,
 template <class C>
 __device__ __forceinline__ void hide(float (&S)[C::BR / 8][4], bool (&seen)[2], uint32_t look, int first_key) {
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const uint2 all = ld_shared_v2(look + C::Seen::MOST_FROM * 4);
+  const uint2 all = ld_shared_v2(look + C::TileLook::MOST_FROM * 4);
   if (int(all.x) <= first_key && int(all.y) >= first_key + C::BC) {
     seen[0] = seen[1] = true;
     return;
@@ -155,7 +155,7 @@ __device__ __forceinline__ void hide(float (&S)[C::BR / 8][4], bool (&seen)[2], 
 #pragma unroll
   for (int query_slice = 0; query_slice < C::QUERY_SLICES; ++query_slice) {
     const uint32_t four = look + (query_slice * 16 + lane % 4 * 4) * 4;
-    const uint4 from = ld_shared_v4(four + C::Seen::FROM * 4), to = ld_shared_v4(four + C::Seen::TO * 4);
+    const uint4 from = ld_shared_v4(four + C::TileLook::FROM * 4), to = ld_shared_v4(four + C::TileLook::TO * 4);
     const int first[4] = {int(from.x), int(from.y), int(from.z), int(from.w)},
               end[4] = {int(to.x), int(to.y), int(to.z), int(to.w)};
 #pragma unroll
@@ -212,7 +212,7 @@ __device__ __forceinline__ void differentiate(const IntervalGradientParams& p, c
     wgmma_commit();
     if (tile > 0) hand_over(full_dQ);  // of the tile before
     wgmma_wait<1>(S_frag);             // safe to read S: its products are done, those of dP may go on
-    hide<C>(S_frag, seen, rows + C::Of::ROWS_BYTES, keys.first_key);
+    hide<C>(S_frag, seen, rows + C::Walked::ROWS_BYTES, keys.first_key);
 
     // SOFTMAX
     uint32_t P_frag[QUERY_SLICES][4], dS_frag[QUERY_SLICES][4];

@@ -13,7 +13,7 @@ void convert(const ladder::Arguments& arguments, IntervalGradientParams& params)
 template <class C>
 uint64_t workspace_bytes(const ladder::Shape& spec) {
   return ladder::backward::list_and_sum_bytes<C, HEAD_DIM + 2, Sequence>(spec) +
-         spec.batch * (ladder::tiles_of(spec.n, C::BR) * C::Seen::BYTES + ladder::tiles_of(spec.keys(), C::BC) * 8);
+         spec.batch * (ladder::tiles_of(spec.n, C::BR) * C::TileLook::BYTES + ladder::tiles_of(spec.keys(), C::BC) * 8);
 }
 
 template <class C>

@@ -39,7 +39,7 @@ const ladder::Registration registration({
     .previous = "82_nearby",
     .role = ladder::Role::branch,
     .more_lines =
-        {ladder::MoreLines::other,
+        {ladder::MoreLines::rebuilt,
          "A new problem: lists are turned over, and who copies and who adds follow them in the place of a formula."},
     .idea = "59's lists read by keys: for each tile of keys a warp goes through the lists of all queries, and what it "
             "finds is the tile's walk.",

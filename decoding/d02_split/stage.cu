@@ -33,7 +33,7 @@ const ladder::Registration registration({
     .name = "d02_split",
     .previous = "d01_packed",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "A workspace, and a second launch that joins what shares of keys found; and what d01 spells out is "
                    "said here."},
     .idea = "The keys of a tile of rows are shared out among as many blocks as the card has room for, and a second "

@@ -15,7 +15,7 @@ const ladder::Registration registration({
     .name = "d04_warps",
     .previous = "d02_split",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "Other instructions: mma.sync and cp.async where d02 has wgmma and the copy engine."},
     .idea = "Each warp reads keys of its own, by cp.async, and multiplies them by mma.sync: it waits for nobody, on "
             "any card from sm_80 on.",

@@ -14,7 +14,7 @@ const ladder::Registration registration({
     .name = "d05_dependent",
     .previous = "d04_warps",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::retold,
                    "It says what d04 spells out; the parts have names that pages and lists need."},
     .idea = "What comes behind the reading is short: the launch that joins is there before it is needed, and has less "
             "to join.",

@@ -31,7 +31,7 @@ const ladder::Registration registration({
     .name = "d07_list",
     .previous = "d06_pages",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "A list, which a block reads as its neighbours do, and a join that knows who has a part of what."},
     .idea = "Each block has as much to do as any other: the steps of all sequences stand in one list, and a block "
             "takes its part of that.",

@@ -31,7 +31,7 @@ const ladder::Registration registration({
     .name = "d08_seamless",
     .previous = "d07_list",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::retold,
                    "A block's way through the list, which d07 says in d04's words, spelled out anew."},
     .idea = "Where one head ends the next one's keys are on their way: a warp's ring goes on over the seam.",
     .limit = "In d07_list a block begins anew at each head's end: the ring runs empty, and fills again.",

@@ -29,7 +29,7 @@ const ladder::Registration registration({
     .name = "d09_own",
     .previous = "d08_seamless",
     .role = ladder::Role::lost,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "Shares, who has which, and their join; the block's way, which d08 spells out, is said."},
     .idea = "How long a share is, its own sequence says: a row has the same bits alone and in any batch.",
     .limit = "In d08_seamless the list is cut where the blocks' parts end, and with each other batch elsewhere: sums "

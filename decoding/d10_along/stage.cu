@@ -27,7 +27,7 @@ const ladder::Registration registration({
     .name = "d10_along",
     .previous = "d09_own",
     .role = ladder::Role::lost,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::retold,
                    "The block's way once more, with Q copied to shared memory; the maxima of all warps first."},
     .idea = "Q comes along with a share's first keys: nothing is asked for when it is needed.",
     .limit = "In d09_own each share asks for its Q when the one before ends: behind all keys that the memory has been "

@@ -27,7 +27,7 @@ const ladder::Registration registration({
     .name = "d11_thrift",
     .previous = "d10_along",
     .role = ladder::Role::lost,
-    .more_lines = {ladder::MoreLines::other, "It says what d10 spells out."},
+    .more_lines = {ladder::MoreLines::retold, "It says what d10 spells out."},
     .idea = "At a share's end nothing is done for rows that are nobody's, and no number is divided.",
     .limit = "In d10_along a block divides some twenty times at each share's end, and stores and reads 16 rows where "
              "four are somebody's: at one step a share that is as long as the reading.",

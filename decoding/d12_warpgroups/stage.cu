@@ -30,7 +30,7 @@ const ladder::Registration registration({
     .name = "d12_warpgroups",
     .previous = "d06_pages",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "what a block does, which in d06 is a part, is a warpgroup's products here"},
     .idea = "Where a head of keys has more than 16 rows, a warpgroup multiplies: 64 rows for the instructions of one "
             "tile, and each warpgroup has keys of its own.",

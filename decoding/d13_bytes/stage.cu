@@ -27,7 +27,7 @@ const ladder::Registration registration({
     .previous = "d06_pages",
     .role = ladder::Role::branch,
     .more_lines =
-        {ladder::MoreLines::other,
+        {ladder::MoreLines::retold,
          "Of bytes all fragments are others: d04's way of a warp, which d06 has in a word, spelled out anew."},
     .idea = "Keys and values are bytes with a scale for each head, and become f16 in registers, on their way to the "
             "product.",

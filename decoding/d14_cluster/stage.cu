@@ -21,7 +21,7 @@ const ladder::Registration registration({
     .name = "d14_cluster",
     .previous = "d06_pages",
     .role = ladder::Role::lost,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::retold,
                    "Where a block leaves what it has found is the idea, so what d06 says as a part, a block's way from "
                    "its rows to its share, is written out."},
     .idea = "Blocks that share a sequence's keys are a cluster: each puts what it has found into the shared memory of "

@@ -27,7 +27,7 @@ const ladder::Registration registration({
     .previous = "d14_cluster",
     .role = ladder::Role::branch,
     .more_lines =
-        {ladder::MoreLines::other,
+        {ladder::MoreLines::rebuilt,
          "The second tile comes in beside the first, and the two ends of a row, here or in another launch, part."},
     .idea = "Two blocks that share keys are a cluster, for which every card has room, and join in shared memory, "
             "whichever tile they have: 16 rows for each warp, or 64 for each warpgroup.",

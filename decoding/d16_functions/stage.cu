@@ -28,7 +28,7 @@ const ladder::Registration registration({
     .name = "d16_functions",
     .previous = "d15_pairs",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other, "Three functions of a score are three things, each of a few lines."},
+    .more_lines = {ladder::MoreLines::is_new, "Three functions of a score are three things, each of a few lines."},
     .idea = "What models do to a score before the softmax, they do where they write, too: a softcap, ALiBi, and a "
             "sink, which only the first share adds.",
     .limit = "In d15_pairs a score is Q K^T * scale, so such a model is read by a kernel for many queries.",

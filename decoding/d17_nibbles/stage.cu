@@ -18,7 +18,7 @@ const ladder::Registration registration({
     .name = "d17_nibbles",
     .previous = "d13_bytes",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "Of four bits all fragments are others again, and scales come with the keys: they are copied, read "
                    "and multiplied with scores and weights."},
     .idea =

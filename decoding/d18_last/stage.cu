@@ -23,7 +23,7 @@ const ladder::Registration registration({
     .name = "d18_last",
     .previous = "d06_pages",
     .role = ladder::Role::lost,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "A count that may begin with anything, and the join that follows it in the same launch."},
     .idea = "One launch: the last block of those that share a head's keys joins what all have left, and a count in the "
             "workspace, which may have held anything, says who that is.",

@@ -37,7 +37,7 @@ const ladder::Registration registration({
     .name = "d19_listed",
     .previous = "d08_seamless",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other, "It says what d08 spells out."},
+    .more_lines = {ladder::MoreLines::retold, "It says what d08 spells out."},
     .idea = "Softcaps, ALiBi and sinks for sequences of unlike lengths, whose steps stand in one list. A row's sink is "
             "added by who has the first of its steps.",
     .limit = "d08_seamless knows of no function of a score; d16_functions does, and cuts each sequence into as many "

@@ -31,7 +31,7 @@ const ladder::Registration registration({
     .name = "d21_columns",
     .previous = "d17_nibbles",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "Of V as the left side all fragments are others again, and so are the rows that a lane has of O. "
                    "Maxima of one row instead of two are spelled out."},
     .idea = "Queries are columns of the second product and V is its left side, so eight rows are no sixteen, and there "

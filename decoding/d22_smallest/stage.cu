@@ -32,7 +32,7 @@ const ladder::Registration registration({
     .name = "d22_smallest",
     .previous = "d21_columns",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "Weights times V's scales are f16 here and have to fit, so a row's maximum is one of both; Q is "
                    "brought into the range of f16."},
     .idea = "Four bits are one of f16's smallest numbers as they stand, so V's are not converted, and what they are "

@@ -44,7 +44,7 @@ const ladder::Registration registration({
     .name = "d23_neighbours",
     .previous = "d22_smallest",
     .role = ladder::Role::lost,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "A team's two warps copy for both and wait for each other, in all that says where a tile is."},
     .idea = "Two warps, one of each of two heads that stand side by side in memory, fetch for both: pieces of 128 "
             "bytes instead of 64.",

@@ -27,7 +27,7 @@ const ladder::Registration registration({
     .name = "d24_channels",
     .previous = "d13_bytes",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other, "Most are what d13 spells out of a cache of bytes, and this rung says."},
+    .more_lines = {ladder::MoreLines::retold, "Most are what d13 spells out of a cache of bytes, and this rung says."},
     .idea = "A scale for each column of keys is multiplied into Q while it is loaded, and one of values into O at the "
             "end: the loop does not know of them.",
     .limit = "d13_bytes has one scale for a head: beside one large column all others have few steps left.",

@@ -28,7 +28,7 @@ const ladder::Registration registration({
     .previous = "d13_bytes",
     .role = ladder::Role::branch,
     .more_lines =
-        {ladder::MoreLines::other,
+        {ladder::MoreLines::retold,
          "Scales come with the keys, and a weight times one has to fit into f16, so a row's maximum is of both. "
          "The others are what d13 spells out of a cache of bytes, and this rung says."},
     .idea = "Of bytes, too, each key has its scales: K's multiplies a column of S, and V's one of P.",

@@ -44,7 +44,7 @@ const ladder::Registration registration({
     .name = "f01_e4m3",
     .previous = "48_scores",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "Another problem: all three inputs are bytes, V is turned before, and P has other registers."},
     .idea = "Queries, keys, values and weights are e4m3, and tensor cores do twice the products in a clock.",
     .limit = "48_scores keeps the tensor cores busy most of the time, and in bf16 they do no more.",

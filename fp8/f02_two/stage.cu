@@ -46,7 +46,7 @@ const ladder::Registration registration({
     .previous = "f01_e4m3",
     .role = ladder::Role::branch,
     .more_lines =
-        {ladder::MoreLines::other,
+        {ladder::MoreLines::rebuilt,
          "PV goes into an accumulator of its own, in halves, and so the weights beside it are made in halves."},
     .idea = "Each tile of keys is summed up anew, half of the columns at a time, and added to O in f32.",
     .limit = "f01_e4m3 adds all keys into one accumulator. A tensor core keeps 14 bits of it, so that among many keys "

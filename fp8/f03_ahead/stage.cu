@@ -44,7 +44,7 @@ const ladder::Registration registration({
     .previous = "f02_two",
     .role = ladder::Role::lost,
     .more_lines =
-        {ladder::MoreLines::other,
+        {ladder::MoreLines::rebuilt,
          "Scores are made and weighed in halves of a tile, each with registers, a mask and a sum of its own."},
     .idea = "QK of the next 64 keys runs while the exponentials of these 64 are made.",
     .limit = "In f02_two a warpgroup has registers for the scores of one tile, so it makes no exponentials while it "

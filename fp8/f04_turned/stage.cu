@@ -38,7 +38,7 @@ const ladder::Registration registration({
     .name = "f04_turned",
     .previous = "f03_ahead",
     .role = ladder::Role::lost,
-    .more_lines = {ladder::MoreLines::other, "A role more, and a ring: V as it comes, and what turns it on its way."},
+    .more_lines = {ladder::MoreLines::rebuilt, "A role more, and a ring: V as it comes, and what turns it on its way."},
     .idea = "V is turned in the kernel, by two warps of the warpgroup that copies.",
     .limit = "f03_ahead turns V in a launch before, which reads and writes all of it while nobody multiplies.",
     .prediction =

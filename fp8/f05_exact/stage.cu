@@ -37,7 +37,7 @@ const ladder::Registration registration({
     .name = "f05_exact",
     .previous = "f01_e4m3",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "Another problem: each row of Q and K has a scale, and V and P have 16 bits, so that nothing is "
                    "turned, and softmax and PV are those of models/ again."},
     .idea = "Queries and keys are int8, with a scale for each row, and their products add up exactly.",

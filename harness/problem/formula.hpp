@@ -28,6 +28,20 @@ struct IoModel {
   std::string text;
 };
 
+// A trial of a formula's own that is more than a problem: the mistake that it is for, the features that a variant has to take, the problem,
+// of so many tiles and heads or as the text says, its inputs, and how it is run, as verify/trials.hpp has it.
+struct OwnTrial {
+  std::string_view name, mistake;
+  uint32_t needs = 0;
+  int tiles = 0, heads = 1;  // 0: as the text says
+  const char* text = "";
+  void (*change)(Spec&) = nullptr;  // what no text can say
+  std::vector<InputKind> kinds = {InputKind::normal};
+  float scale = 1;  // times the usual one
+  uint32_t multiprocessors = emulator::MULTIPROCESSORS;
+  bool ends_only = false, both_builds = false;
+};
+
 struct Formula {
   std::string_view name;  // a literal: "forward"
   // The tensors that a kernel reads, and those that it may write. Of the outputs, the first is always written.
@@ -57,6 +71,7 @@ struct Formula {
   // Its own hostile problems, of those that the variant takes: behind the trials that any formula has. Lengths may be no
   // multiple of a tile; a variant that minds gets the next ones. Null: none.
   std::vector<Spec> (*trials)(const Accepts&, const Spec& usual);
+  std::vector<OwnTrial> own_trials = {};  // and those that need inputs of a kind, or so many multiprocessors
 };
 
 // Made before main, in a file of formulas/ or of a test: nothing else has to know of it.

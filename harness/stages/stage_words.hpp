@@ -297,9 +297,11 @@ struct Role {
 struct MoreLines {
   enum Why : uint8_t {
     none,
-    is_new,  // an instruction or a problem is new: at most 120
-    port,    // it brings what others found, and has no idea of its own: any number
-    other,   // any number, and its reason
+    is_new,   // an instruction or a problem is new: at most 120
+    port,     // it brings what others found, and has no idea of its own: any number
+    rebuilt,  // who does what, when or in which registers is another throughout: any number
+    retold,   // it says what the rung before spells out, or spells out what that one says: any number
+    other,    // any number, and its reason: few rungs
   };
   Why why = none;
   const char* reason = "";

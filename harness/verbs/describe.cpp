@@ -53,9 +53,9 @@ Json json_of_variant(const Variant& variant) {
           {"conflict_ways", variant.conflict_ways}};
 }
 
-// Why a rung changes more lines than others do: "new", "port" or "other", and the reason; empty where it does not.
+// Why a rung changes more lines than others do: "new", "port", "rebuilt", "retold" or "other", and the reason; empty where it does not.
 Json json_of(const MoreLines& more) {
-  constexpr std::string_view WHY[] = {"", "new", "port", "other"};
+  constexpr std::string_view WHY[] = {"", "new", "port", "rebuilt", "retold", "other"};
   return {{"why", WHY[more.why]}, {"reason", more.reason}};
 }
 

@@ -285,15 +285,6 @@ std::vector<Trial> without_lse(const Variant& variant, const Shape& shape, uint6
   return {trial, no_keys, wanted};
 }
 
-// All scores of a head are about minus the cap: who takes a shorter way for small ones must not forget the sign.
-std::optional<Trial> about_minus_cap(const Variant& variant, const Shape& shape, uint64_t seed) {
-  Trial trial = few_tiles(variant, shape, seed, 4, 1);
-  trial.shape.softcap = 12 * std::sqrt(static_cast<float>(shape.d));
-  trial.kinds = {InputKind::negative_rows};
-  trial.ends_only = true;
-  return trial;
-}
-
 // More tiles of queries than a warp has lanes, an awkward number that the commit draws, in two heads, and of keys a tile at most.
 std::optional<Trial> many_queries(const Variant& variant, const Shape& usual, uint64_t seed) {
   if (!has_tensor_cores(variant, usual)) return std::nullopt;
@@ -820,11 +811,13 @@ struct Row {
   std::vector<Trial> (*make)(const Plan&) = nullptr;
   int tiles = 0, heads = 1;  // 0: as the text says
   const char* text = "";
+  void (*change)(Spec&) = nullptr;  // what no text can say
   std::vector<InputKind> kinds = {InputKind::normal};
   float scale = 1;                     // times the usual one
   std::array<int, 2> magnitudes = {};  // of Q and of V, as of_magnitude has them
   uint32_t multiprocessors = emulator::MULTIPROCESSORS;
   bool ends_only = false, both_builds = false, recorded = false;
+  const Formula* formula = nullptr;  // whose own it is; null: of any
 
   std::vector<Trial> trials(const Plan& plan) const {
     if (make != nullptr) return make(plan);
@@ -836,6 +829,7 @@ struct Row {
     if (magnitudes[0] != 0) trial = of_magnitude(trial, magnitudes[0], magnitudes[1]);
     trial.multiprocessors = multiprocessors;
     trial.ends_only = ends_only, trial.both_builds = both_builds, trial.recorded = recorded;
+    if (change != nullptr) change(trial.shape);
     return {trial};
   }
 };
@@ -1042,33 +1036,6 @@ const Row ROWS[] = {
     {.name = "1100 sequences", .mistake = "a thread for each sequence", .when = USUAL | OTHER, .needs = VARLEN | TAILS,
      .make = made<many_sequences>},
     {.name = "few columns of many rows", .mistake = "one column, and queries that gridDim.y cannot number", .make = made<thin>},
-    // Each query's one key comes late or early, above the others by more than f32 has exponentials of, and all stay below a quarter of
-    // their cap.
-    {.name = "far below the cap", .mistake = "a cap that stands for a maximum", .needs = SOFTCAP, .tiles = 4, .text = "softcap=1000",
-     .kinds = {one_hot}, .scale = 3},
-    // The largest score of a tile is anything from a quarter of its cap to a half.
-    {.name = "parts of the cap", .mistake = "up to some part of the cap another way", .needs = SOFTCAP, .tiles = 1, .heads = 8,
-     .text = "softcap=40", .kinds = {sinks}},
-    // A few keys are far beyond what others' scores are beside their cap. In another head all are, on the negative side.
-    {.name = "keys far beyond the cap", .mistake = "what a kernel does for such keys, done in other tiles", .needs = SOFTCAP | CROSS,
-     .text = "b=1 h=2 nq=128 nk=2048 softcap=50", .kinds = {giant_keys, negative_rows}},
-    {.name = "about minus the cap", .mistake = "a shorter way for small scores that forgets the sign", .needs = SOFTCAP,
-     .make = made<about_minus_cap>},
-    // Of a block that takes one tile of queries after the other the heads and sequences are others, and intervals are of sequences.
-    {.name = "documents in turns", .mistake = "intervals, or rows, of the tile of queries before, or of another sequence", .needs = INTERVALS | TAILS,
-     .text = "b=3 h=7 n=300 documents=3@9", .kinds = {normal, peaky, sinks}, .multiprocessors = 5, .both_builds = true},
-    {.name = "many heads in turns", .mistake = "a head or a tile of queries that is nobody's, where heads take turns", .needs = INTERVALS | TAILS,
-     .text = "b=2 h=19 n=130 causal documents=2", .multiprocessors = 7},
-    {.name = "keys that nobody sees", .mistake = "what lies in a tile of keys that no query of a tile sees", .needs = INTERVALS,
-     .text = "b=1 h=2 n=768 intervals=384*0:256,384*512:768", .kinds = {nan_unseen}, .both_builds = true},
-    {.name = "lists in turns", .mistake = "the list of another tile of queries, or of another sequence", .needs = BLOCKS | TAILS,
-     .text = "b=3 h=7 n=700 blocks=0.5@9 partial=0.3", .kinds = {normal, peaky, sinks}, .multiprocessors = 5, .both_builds = true},
-    {.name = "many lists", .mistake = "more lists than a warp has lanes", .when = USUAL | OTHER, .needs = BLOCKS | TAILS | CROSS,
-     .text = "b=1 h=1 nq=4300 nk=130 blocks=0.7@3"},
-    {.name = "lists in any order", .mistake = "blocks that are taken for sorted, as those of a third sequence are not", .when = USUAL | OTHER,
-     .needs = BLOCKS, .text = "b=3 h=1 n=512 blocks=0.8@3"},
-    {.name = "blocks that nobody sees", .mistake = "what lies in a block that is in no list", .needs = BLOCKS,
-     .text = "b=1 h=2 n=1024 blocks=0.15@4", .kinds = {nan_unseen}, .both_builds = true},
     {.name = "a short text beside a long one", .mistake = "a share without a key, or a text that begins with a block and ends three later",
      .needs = CACHE | TAILS | CROSS, .text = "b=2 h=1 nq=1 nk=768 cache lens_k=100,768"},
     {.name = "many texts", .mistake = "the 33rd text, or the 65th", .needs = CACHE | TAILS | CROSS,
@@ -1119,14 +1086,43 @@ void spare_long_sums(const Variant& variant, std::vector<Trial>& trials) {
   }
 }
 
+// The table, and behind it what each formula's file has of its own.
+const std::vector<Row>& rows() {
+  static const std::vector<Row> all = [] {
+    std::vector<Row> made(std::begin(ROWS), std::end(ROWS));
+    for (const Formula* const formula : formulas()) {
+      for (const OwnTrial& own : formula->own_trials) {
+        made.push_back({.name = own.name,
+                        .mistake = own.mistake,
+                        .when = USUAL | OTHER,
+                        .needs = own.needs,
+                        .tiles = own.tiles,
+                        .heads = own.heads,
+                        .text = own.text,
+                        .change = own.change,
+                        .kinds = own.kinds,
+                        .scale = own.scale,
+                        .multiprocessors = own.multiprocessors,
+                        .ends_only = own.ends_only,
+                        .both_builds = own.both_builds,
+                        .formula = formula});
+      }
+    }
+    return made;
+  }();
+  return all;
+}
+
 // visit(row, its trials, or some of them), of all but the quick ones.
 template <class Visit>
 void for_each_row(const Variant& variant, const Shape& shape, const TrialChoice& choice, const Visit& visit) {
   const Plan plan{variant, shape, choice};
   Plan masked = plan;
   masked.shape.causal = true;
+  const Formula& formula = formula_of(shape);
   const auto of = [&](const Row& row, uint32_t when, const Plan& own) {
-    const bool is_asked = (row.when & when) != 0 && (variant.accepts.features & row.needs) == row.needs;
+    const bool is_asked = (row.when & when) != 0 && (variant.accepts.features & row.needs) == row.needs &&
+                          (row.formula == nullptr || row.formula == &formula);
     if (!is_asked || (row.only_if != nullptr && !row.only_if(own))) return;
     std::vector<Trial> trials = row.trials(own);
     for (Trial& trial : trials) {
@@ -1134,13 +1130,13 @@ void for_each_row(const Variant& variant, const Shape& shape, const TrialChoice&
     }
     visit(row, std::move(trials));
   };
-  const bool is_attention = formula_of(shape).is_attention, both_masks = variant.takes(CAUSAL) && !shape.causal;
-  for (const Row& row : ROWS) {
+  const bool is_attention = formula.is_attention, both_masks = variant.takes(CAUSAL) && !shape.causal;
+  for (const Row& row : rows()) {
     of(row, is_attention ? USUAL : OTHER, plan);
     if (is_attention && both_masks) of(row, MASKED, masked);
   }
   if (!choice.thorough || !is_attention) return;
-  for (const Row& row : ROWS) {
+  for (const Row& row : rows()) {
     of(row, THOROUGH | EACH_MASK, plan);
     if (both_masks) of(row, EACH_MASK, masked);
   }
@@ -1175,12 +1171,12 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
 }
 
 std::vector<TrialRow> trial_rows(const Variant& variant, const Shape& shape, const TrialChoice& choice) {
-  std::vector<TrialRow> rows;
-  for (const Row& row : ROWS) rows.push_back({row.name, row.mistake, 0});
+  std::vector<TrialRow> made;
+  for (const Row& row : rows()) made.push_back({row.name, row.mistake, 0});
   for_each_row(variant, shape, choice, [&](const Row& row, const std::vector<Trial>& of_row) {
-    rows[static_cast<size_t>(&row - ROWS)].trials += of_row.size();
+    made[static_cast<size_t>(&row - rows().data())].trials += of_row.size();
   });
-  return rows;
+  return made;
 }
 
 std::vector<Trial> gpu_trials(const Variant& variant, const Shape& shape, const TrialChoice& choice) {

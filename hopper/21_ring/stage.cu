@@ -50,7 +50,7 @@ const ladder::Registration registration({
     .previous = "20_wgmma",
     .role = ladder::Role::branch,
     .more_lines =
-        {ladder::MoreLines::other,
+        {ladder::MoreLines::retold,
          "K and V each have a struct Ring, and the loop follows two in place of one; all later rungs keep it."},
     .idea = "K and V have rings of stages of their own, and a tile is requested as soon as its stage has been read.",
     .limit = "A tile is requested when the one before it is half done, and then PV alone covers its way.",

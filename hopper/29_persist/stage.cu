@@ -44,7 +44,7 @@ const ladder::Registration registration({
     .name = "29_persist",
     .previous = "28_store",
     .role = ladder::Role::line,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "A loop over tiles of queries goes around all that a block did once, with a ring for Q and the "
                    "struct that says what comes next."},
     .idea = "A block stays on its SM and goes on with other queries, which have been copied while it worked on these.",

@@ -17,7 +17,7 @@ const ladder::Registration registration({
     .previous = "30_cluster",
     .role = ladder::Role::line,
     .more_lines =
-        {ladder::MoreLines::other,
+        {ladder::MoreLines::retold,
          "Told anew: the loop over keys is a step with a mask and one without, in words that later rungs keep."},
     .idea = "Causal: tiles of the future are not visited, the tile on the diagonal is masked, and long and short tiles "
             "of queries take turns.",

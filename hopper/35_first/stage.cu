@@ -18,7 +18,7 @@ const ladder::Registration registration({
     .previous = "34_under",
     .role = ladder::Role::line,
     .more_lines =
-        {ladder::MoreLines::other,
+        {ladder::MoreLines::retold,
          "Told anew, in words: keys come from the start, and what 20 to 34 spelled out has names from here on."},
     .idea = "Keys come from the start, so that a sink at key 0 is in the first tile, where maxima are taken anyway.",
     .limit = "Keys come from the end. Trained models have at key 0 what nearly every query likes: it surprises each "

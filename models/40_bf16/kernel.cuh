@@ -49,21 +49,24 @@ struct Schedule {
   int first = 0, kv_tiles = 0;  // what the pair copies; tiles of K and V are numbered since the block began
   int end = 0;                  // what this block computes ends before this one: behind the tile on its diagonal
 
-  __device__ __forceinline__ bool next() {
-    first += kv_tiles;
-    ++round;
+  __device__ __forceinline__ explicit operator bool() const { return head < heads; }
+  __device__ __forceinline__ Schedule next() const {
+    Schedule work = *this;
+    work.first += kv_tiles;
+    ++work.round;
     const bool has_second = CAUSAL && 2 * share + 1 < pairs;  // the pair in the middle is alone
     if (in_share == 1 || (in_share == 0 && !has_second)) {
-      head += heads_on, share += shares_on;
-      if (share >= shares) share -= shares, ++head;
-      in_share = -1;
+      work.head += heads_on, work.share += shares_on;
+      if (work.share >= shares) work.share -= shares, ++work.head;
+      work.in_share = -1;
     }
-    ++in_share;
-    const int pair = CAUSAL && in_share == 0 ? pairs - 1 - share : share;
-    q_tile = pair * BLOCKS + cluster_rank();
-    kv_tiles = CAUSAL && (pair + 1) * BLOCKS < q_tiles ? (pair + 1) * BLOCKS : q_tiles;  // to the one on the diagonal
-    end = first + (CAUSAL && q_tile < kv_tiles ? q_tile + 1 : kv_tiles);
-    return head < heads;
+    ++work.in_share;
+    const int pair = CAUSAL && work.in_share == 0 ? pairs - 1 - work.share : work.share;
+    work.q_tile = pair * BLOCKS + cluster_rank();
+    // To the one on the diagonal.
+    work.kv_tiles = CAUSAL && (pair + 1) * BLOCKS < q_tiles ? (pair + 1) * BLOCKS : q_tiles;
+    work.end = work.first + (CAUSAL && work.q_tile < work.kv_tiles ? work.q_tile + 1 : work.kv_tiles);
+    return work;
   }
 };
 
@@ -125,7 +128,7 @@ __device__ __forceinline__ void load(auto& work, const auto Q, const auto K, con
     cp_async_bulk_tensor_4d_multicast(target, map, 0, (tile - work.first) * BC, panel, work.head, ring.full_of(tile),
                                       0b11);
   };
-  while (work.next()) {
+  while ((work = work.next())) {
     Q.claim(work.round);
     cp_async_bulk_tensor_4d(Q.tiles + Q.at(work.round), Q_map, 0, work.q_tile * BR, 0, work.head,
                             Q.full_of(work.round));
@@ -187,15 +190,15 @@ __device__ __forceinline__ void attend(const ForwardParams& p, auto& work, const
     wgmma_wait<0>(O_frag, P_before);  // safe to touch O and the old P: PV is done
     release(V, tile - 1);
   };
-  bool more = work.next();  // there is no cluster without work
-  auto done = work;         // the round of which O is stored
+  work = work.next();  // there is no cluster without work
+  auto done = work;    // the round of which O is stored
   float normalise[2];
   const auto finish = [&](int tile, Weights P_last) {
     start_PV(tile, P_last);
     // Beside PV: two exchanges complete a row's sum.
     for (int lane_row = 0; lane_row < 2; ++lane_row) normalise[lane_row] = 1.0f / quad_sum(softmax.sum[lane_row]);
     done = work;
-    more = work.next();
+    work = work.next();
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
     wgmma_wait<0>(O_frag, P_last);           // safe to touch O: the last PV is done
     release(V, tile);
@@ -244,7 +247,7 @@ __device__ __forceinline__ void attend(const ForwardParams& p, auto& work, const
       }
       finish(last, P_even);
     }
-    if (!more) break;
+    if (!work) break;
     let_pass(work.first);
     Q.wait_full(work.round);
     start_QK(work.first);

@@ -30,7 +30,7 @@ const ladder::Registration registration({
     .name = "40_bf16",
     .previous = "38_seam",
     .role = ladder::Role::line,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "bf16: another type of every operand, and scores that may be 2^127. And the two roles become "
                    "functions, as in every kernel from here on."},
     .idea = "In bf16, whose weights end at 2^127 and not at 65504, a maximum has room to be stale.",

@@ -67,22 +67,24 @@ struct Schedule {
   __device__ __forceinline__ int tiles_of(int tile) const {  // of keys; one, masked, for queries that see none
     return (max(keys_of(min((tile + 1) * BR, n_q) - 1), 1) + BC - 1) / BC;
   }
-  __device__ __forceinline__ bool next() {
-    first += kv_tiles;
-    ++round;
+  __device__ __forceinline__ explicit operator bool() const { return head < heads; }
+  __device__ __forceinline__ Schedule next() const {
+    Schedule work = *this;
+    work.first += kv_tiles;
+    ++work.round;
     const bool has_second = Mask::GROWS && 2 * share + 1 < pairs;  // the pair in the middle is alone
     if (in_share == 1 || (in_share == 0 && !has_second)) {
-      head += heads_on, share += shares_on;
-      if (share >= shares) share -= shares, ++head;
-      in_share = -1;
+      work.head += heads_on, work.share += shares_on;
+      if (work.share >= shares) work.share -= shares, ++work.head;
+      work.in_share = -1;
     }
-    ++in_share;
-    const int pair = Mask::GROWS && in_share == 0 ? pairs - 1 - share : share;
-    q_tile = pair * BLOCKS + cluster_rank();
-    kv_tiles = tiles_of(pair * BLOCKS + BLOCKS - 1);
-    whole = first + min(keys_of(q_tile * BR), n_k) / BC;  // a second block may lie outside
-    end = first + tiles_of(q_tile);
-    return head < heads;
+    ++work.in_share;
+    const int pair = Mask::GROWS && work.in_share == 0 ? pairs - 1 - work.share : work.share;
+    work.q_tile = pair * BLOCKS + cluster_rank();
+    work.kv_tiles = tiles_of(pair * BLOCKS + BLOCKS - 1);
+    work.whole = work.first + min(keys_of(work.q_tile * BR), n_k) / BC;  // a second block may lie outside
+    work.end = work.first + tiles_of(work.q_tile);
+    return work;
   }
 };
 
@@ -146,7 +148,7 @@ __device__ __forceinline__ void load(const ForwardParams& p, auto& work, const a
     cp_async_bulk_tensor_4d_multicast(target, map, panel * PANEL_COLS, (tile - work.first) * BC, head, sequence,
                                       ring.full_of(tile), 0b11);
   };
-  while (work.next()) {
+  while ((work = work.next())) {
     Q.claim(work.round);
     head = work.head % p.heads, sequence = work.head / p.heads;
     for (int panel = 0; panel < PANELS; ++panel)
@@ -223,8 +225,8 @@ __device__ __forceinline__ void attend(const ForwardParams& p, auto& work, const
     wgmma_wait<0>(O_frag, P_before);  // safe to touch O and the old P: PV is done
     release(V, tile - 1);
   };
-  bool more = work.next();  // there is no cluster without work
-  auto done = work;         // the round of which O is stored
+  work = work.next();  // there is no cluster without work
+  auto done = work;    // the round of which O is stored
   float normalise[2];
   const auto finish = [&](int tile, Weights P_last) {
     start_PV(tile, P_last);
@@ -237,7 +239,7 @@ __device__ __forceinline__ void attend(const ForwardParams& p, auto& work, const
                       softmax.max[lane_row] / LOG2E + logf(softmax.sum[lane_row]));
     }
     done = work;
-    more = work.next();
+    work = work.next();
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
     wgmma_wait<0>(O_frag, P_last);           // safe to touch O: the last PV is done
     release(V, tile);
@@ -285,7 +287,7 @@ __device__ __forceinline__ void attend(const ForwardParams& p, auto& work, const
     } else {
       finish(end - 1, P_even);
     }
-    if (!more) break;
+    if (!work) break;
     let_pass(work.first);
     Q.wait_full(work.round);
     start_QK(work.first);

@@ -15,7 +15,7 @@ const ladder::Registration registration({
     .name = "43_window",
     .previous = "42_grouped",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "Windows, and with them rows of a tile that see none of its keys: every maximum is taken anew, "
                    "beside the bounds of each walk."},
     .idea = "A query sees so many keys before its own and so many behind it, and tiles outside of that are neither "

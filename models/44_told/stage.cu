@@ -14,7 +14,7 @@ const ladder::Registration registration({
     .name = "44_told",
     .previous = "43_window",
     .role = ladder::Role::line,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "The schedule moves to one thread, which touches every line that asks what comes next."},
     .idea = "The thread that copies finds out which queries come next and tells the others, in shared memory beside Q.",
     .limit = "Every thread computes the schedule for itself, and keeps it in registers while it has few to spare.",

@@ -18,7 +18,7 @@ const ladder::Registration registration({
     .previous = "45_varlen",
     .role = ladder::Role::branch,
     .more_lines =
-        {ladder::MoreLines::other,
+        {ladder::MoreLines::rebuilt,
          "A block alone and a pair are two kernels of one text, so whatever both rings do asks which of them it is."},
     .idea = "In a window blocks work alone, each with its own copies of K and V.",
     .limit = "Two blocks share what either of them needs. In a narrow window one tile in four is of use to one of them "

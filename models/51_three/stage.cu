@@ -27,7 +27,7 @@ const ladder::Registration registration({
     .previous = "49_d64",
     .role = ladder::Role::branch,
     .more_lines =
-        {ladder::MoreLines::other,
+        {ladder::MoreLines::rebuilt,
          "A block of three warpgroups works alone, so all that two blocks of a cluster said to each other goes, too."},
     .idea = "A third warpgroup of queries: while one multiplies, two make exponentials.",
     .limit = "Half as wide a tile has half of the products and all of the exponentials, and two warpgroups wait for "

@@ -24,7 +24,7 @@ const ladder::Registration registration({
     .previous = "48_scores",
     .role = ladder::Role::branch,
     .more_lines =
-        {ladder::MoreLines::other,
+        {ladder::MoreLines::rebuilt,
          "Pairs share keys and not queries, which turns the walk round; and windows and functions of scores go."},
     .idea =
         "Under a mask two blocks take the same queries of two heads that share keys, and all blocks walk equally far.",

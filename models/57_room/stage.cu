@@ -23,7 +23,7 @@ const ladder::Registration registration({
     .name = "57_room",
     .previous = "53_d256",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "Rings of half as large stages, so that O has room; and windows and functions of scores go."},
     .idea = "O has a place of its own, so the next Q is asked for as soon as the last product has read this one.",
     .limit = "O leaves from the place of Q, and only then the next Q comes. Meanwhile nobody multiplies.",

@@ -25,7 +25,7 @@ const ladder::Registration registration({
     .name = "59_tiles",
     .previous = "58_intervals",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "Lists are a new problem: who follows them, cuts them into halves and brings stencils takes the "
                    "place of who looks at intervals."},
     .idea = "A list says which blocks of keys a tile of queries meets, and the thread that copies follows it; the "

@@ -27,7 +27,7 @@ const ladder::Registration registration({
     .name = "95_strips",
     .previous = "56_twins",
     .role = ladder::Role::lost,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "What a warpgroup is told is its own, and every place that asks for it says whose it wants."},
     .idea = "Under a mask a pair of tiles of queries is four strips: one block takes the outer two, the other the "
             "inner two.",

@@ -23,7 +23,7 @@ const ladder::Registration registration({
     .previous = "56_twins",
     .role = ladder::Role::branch,
     .more_lines =
-        {ladder::MoreLines::other,
+        {ladder::MoreLines::rebuilt,
          "Who walks, and so what is known when, turns from the thread that copies to everybody, as it was in 42; "
          "and no pair under a mask means no tile that has to pass."},
     .idea = "Under a mask blocks work alone, and each warp finds its next queries by itself, without a division.",

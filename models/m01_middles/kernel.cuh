@@ -75,19 +75,21 @@ struct Schedule {
   __device__ __forceinline__ int tiles_up_to(int tile) const {  // at least one, masked, for queries that see none
     return (max(mask.end_of(min((tile + 1) * BR, mask.n_q) - 1), 1) + BC - 1) / BC;
   }
-  __device__ __forceinline__ void next() {
-    first += kv_tiles;
-    ++round;
+  __device__ __forceinline__ Schedule next() const {
+    Schedule work = *this;
+    work.first += kv_tiles;
+    ++work.round;
     if (in_share == Mask::GROWS) {
-      heads += heads_on, share += shares_on;
-      if (share >= all) share -= all, ++heads;
-      in_share = -1;
+      work.heads += heads_on, work.share += shares_on;
+      if (work.share >= all) work.share -= all, ++work.heads;
+      work.in_share = -1;
     }
-    ++in_share;
-    head = Mask::GROWS ? heads * shares.together() + shares.head(share, in_share) : heads;
-    q_tile = Mask::GROWS ? shares.tile(share, in_share) : share * C::BLOCKS + C::rank();
-    kv_tiles = tiles_up_to(q_tile);
-    whole = first + min(mask.end_of(q_tile * BR), mask.n_k) / BC;
+    ++work.in_share;
+    work.head = Mask::GROWS ? work.heads * shares.together() + shares.head(work.share, work.in_share) : work.heads;
+    work.q_tile = Mask::GROWS ? shares.tile(work.share, work.in_share) : work.share * C::BLOCKS + C::rank();
+    work.kv_tiles = tiles_up_to(work.q_tile);
+    work.whole = work.first + min(mask.end_of(work.q_tile * BR), mask.n_k) / BC;
+    return work;
   }
 };
 
@@ -108,7 +110,7 @@ __device__ __forceinline__ void load(const ScoreParams& p, const Smem<C>& smem, 
                                         ring.full_of(tile), (1 << BLOCKS) - 1);
     }
   };
-  for (work.next(); work.head < p.batch * p.heads; work.next()) {
+  for (work = work.next(); work.head < p.batch * p.heads; work = work.next()) {
     smem.Q.claim(work.round);
     sequence = heads.quotient(work.head);
     const int head = work.head - sequence * p.heads;
@@ -191,8 +193,8 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
     wgmma_wait<0>(O_frag, P_before);  // safe to touch O and the old P: PV is done
     release(smem.V, tile - 1);
   };
-  work.next();       // there is no cluster without work
-  auto done = work;  // the round of which O is stored
+  work = work.next();  // there is no cluster without work
+  auto done = work;    // the round of which O is stored
   const Divisor heads{uint32_t(p.heads)};
   const auto sink_of_head = [&] {  // in log2 units, as maxima are
     return p.sinks == nullptr
@@ -209,7 +211,7 @@ __device__ __forceinline__ void attend(const ScoreParams& p, const Smem<C>& smem
       normalise[lane_row] = Mask::IS_WHOLE || work.mask.end_of(query) > 0 ? 1.0f / softmax.sum[lane_row] : 0.0f;
     }
     done = work;
-    work.next();
+    work = work.next();
     sink = sink_of_head();
     named_barrier_sync(1 + warpgroup, 128);  // safe to overwrite Q later: the four warps' last product has read it
     wgmma_wait<0>(O_frag, P_last);           // safe to touch O: the last PV is done

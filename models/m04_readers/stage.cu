@@ -25,7 +25,7 @@ const ladder::Registration registration({
     .name = "m04_readers",
     .previous = "59_tiles",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "Who walks a list changes as a whole; and the kernel says what 48 spells out, where 59 spelled it, "
                    "too."},
     .idea = "Two threads read each list, one asks for K and one for V; and what they will need they ask for ahead.",

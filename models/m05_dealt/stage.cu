@@ -21,7 +21,7 @@ const ladder::Registration registration({
     .name = "m05_dealt",
     .previous = "m02_evenly",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other, "Who takes which tile is a struct of its own, which m02 says as a part."},
+    .more_lines = {ladder::MoreLines::retold, "Who takes which tile is a struct of its own, which m02 says as a part."},
     .idea = "From round to round a block takes the next share of a head and not the same one, and the last heads are "
             "dealt out tile by tile, the longest first.",
     .limit =

@@ -32,7 +32,7 @@ const ladder::Registration registration({
     .name = "p07_tiled",
     .previous = "p06_regtile",
     .role = ladder::Role::line,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "A step of the recurrence takes a whole tile of keys, so that every loop over keys is cut in two; "
                    "half of it computes nothing that is right."},
     .idea = "A whole tile of keys takes one step of the recurrence: a lane computes whole scores of eight keys, and O "

@@ -482,7 +482,7 @@ class RungDiff(unittest.TestCase):
         self.assertEqual(self.run_on(kernels, "--most", "1", parts=parts).returncode, 1)
 
     def test_a_rung_may_say_why_it_changes_more(self) -> None:
-        for most, most_new, why, faults in ((2, 3, "new", 0), (1, 2, "new", 1), (1, 2, "port", 0), (1, 2, "other", 0), (3, 4, "other", 1)):
+        for most, most_new, why, faults in ((2, 3, "new", 0), (1, 2, "new", 1), (1, 2, "port", 0), (1, 2, "rebuilt", 0), (1, 2, "other", 0), (3, 4, "other", 1)):
             run = self.run_on(self.kernels, "--most", str(most), "--most-new", str(most_new), more={"02_next": why})
             with self.subTest(most=most, why=why):
                 self.assertEqual((run.returncode, run.stderr.count("\n"), run.stderr.count("02_next: 3 ")), (faults, faults, faults), run.stderr)

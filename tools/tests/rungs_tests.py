@@ -114,6 +114,12 @@ class Real(unittest.TestCase):
             self.assertEqual(rung.line, rung.name if rung.role == "line" else rungs.by_name()[rung.previous].line, rung.name)
             self.assertEqual(bool(rung.more_lines.why), bool(rung.more_lines.reason), rung.name)
 
+    def test_a_rung_that_changes_many_lines_says_why_in_a_word(self) -> None:
+        more = [rung for rung in rungs.known() if rung.more_lines.why]
+        other = [rung.name for rung in more if rung.more_lines.why == "other"]
+        self.assertEqual({rung.more_lines.why for rung in more}, {"new", "port", "rebuilt", "retold", "other"})
+        self.assertLessEqual(10 * len(other), len(more), f"{len(other)} of {len(more)} give another reason than the words that there are: {', '.join(other)}")
+
     def test_a_stage_without_a_role_is_no_stage(self) -> None:
         stage = '#include "harness/stages/stage.hpp"\nconst ladder::Registration it({.name = "99_none"%s, .idea = "None."});\n'
         for role, said in ((", .role = ladder::Role::lost", ""), ("", "A stage.cu says its rung's role: ")):

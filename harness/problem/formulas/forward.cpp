@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "harness/problem/lists.hpp"
@@ -322,6 +324,39 @@ std::vector<Spec> trials(const Accepts& accepts, const Spec& usual) {
   return specs;
 }
 
+// clang-format off
+using enum InputKind;
+const OwnTrial OWN_TRIALS[] = {
+    // Each query's one key comes late or early, above the others by more than f32 has exponentials of, and all stay below a quarter of
+    // their cap.
+    {.name = "far below the cap", .mistake = "a cap that stands for a maximum", .needs = SOFTCAP, .tiles = 4, .text = "softcap=1000",
+     .kinds = {one_hot}, .scale = 3},
+    // The largest score of a tile is anything from a quarter of its cap to a half.
+    {.name = "parts of the cap", .mistake = "up to some part of the cap another way", .needs = SOFTCAP, .tiles = 1, .heads = 8,
+     .text = "softcap=40", .kinds = {sinks}},
+    // A few keys are far beyond what others' scores are beside their cap. In another head all are, on the negative side.
+    {.name = "keys far beyond the cap", .mistake = "what a kernel does for such keys, done in other tiles", .needs = SOFTCAP | CROSS,
+     .text = "b=1 h=2 nq=128 nk=2048 softcap=50", .kinds = {giant_keys, negative_rows}},
+    // All scores of a head are.
+    {.name = "about minus the cap", .mistake = "a shorter way for small scores that forgets the sign", .needs = SOFTCAP, .tiles = 4,
+     .change = [](Spec& spec) { spec.softcap = 12 * std::sqrt(static_cast<float>(spec.d)); }, .kinds = {negative_rows}, .ends_only = true},
+    // Of a block that takes one tile of queries after the other the heads and sequences are others, and intervals are of sequences.
+    {.name = "documents in turns", .mistake = "intervals, or rows, of the tile of queries before, or of another sequence", .needs = INTERVALS | TAILS,
+     .text = "b=3 h=7 n=300 documents=3@9", .kinds = {normal, peaky, sinks}, .multiprocessors = 5, .both_builds = true},
+    {.name = "many heads in turns", .mistake = "a head or a tile of queries that is nobody's, where heads take turns", .needs = INTERVALS | TAILS,
+     .text = "b=2 h=19 n=130 causal documents=2", .multiprocessors = 7},
+    {.name = "keys that nobody sees", .mistake = "what lies in a tile of keys that no query of a tile sees", .needs = INTERVALS,
+     .text = "b=1 h=2 n=768 intervals=384*0:256,384*512:768", .kinds = {nan_unseen}, .both_builds = true},
+    {.name = "lists in turns", .mistake = "the list of another tile of queries, or of another sequence", .needs = BLOCKS | TAILS,
+     .text = "b=3 h=7 n=700 blocks=0.5@9 partial=0.3", .kinds = {normal, peaky, sinks}, .multiprocessors = 5, .both_builds = true},
+    {.name = "many lists", .mistake = "more lists than a warp has lanes", .needs = BLOCKS | TAILS | CROSS,
+     .text = "b=1 h=1 nq=4300 nk=130 blocks=0.7@3"},
+    {.name = "lists in any order", .mistake = "blocks that are taken for sorted, as those of a third sequence are not", .needs = BLOCKS,
+     .text = "b=3 h=1 n=512 blocks=0.8@3"},
+    {.name = "blocks that nobody sees", .mistake = "what lies in a block that is in no list", .needs = BLOCKS,
+     .text = "b=1 h=2 n=1024 blocks=0.15@4", .kinds = {nan_unseen}, .both_builds = true}};
+// clang-format on
+
 const FormulaRegistration registration({.name = "forward",
                                         .inputs = forward_inputs,
                                         .outputs = forward_outputs,
@@ -334,7 +369,8 @@ const FormulaRegistration registration({.name = "forward",
                                         .odd_outputs = {"O"},
                                         .of_heads = of_heads,
                                         .is_attention = true,
-                                        .trials = trials});
+                                        .trials = trials,
+                                        .own_trials = {std::begin(OWN_TRIALS), std::end(OWN_TRIALS)}});
 
 }  // namespace
 }  // namespace ladder
