@@ -107,13 +107,6 @@ class Bench(unittest.TestCase):
         self.assertEqual((row["clock_mhz"], row["power_w"], row["heat"]), ("1500", "", "1"))
         self.assertLess(float(row["max_err"]), 1e-3)
 
-    def test_a_ratio_is_over_the_rung_before_or_there_is_none(self) -> None:
-        other = RUNGS.find(lambda rung: rung["previous"] not in ("", B["stage"]) and rung["stage"] != B["stage"]
-                           and rung["stage"] != A["stage"] and rung["order"] > B["order"] and N % step(rung) == 0)
-        ladder("bench", B["number"], other["number"], *SMALL, "--no-peers", "--csv", str(self.csv), ends=0)
-        row = self.row(other["stage"])
-        self.assertEqual([row[name] for name in ("previous", "vs_previous", "verdict")], ["", "", ""])
-
     def test_json_on_stdout_stands_alone_and_every_round_can_be_kept(self) -> None:
         rounds = Path(self.directory.name) / "rounds.csv"
         run = ladder("bench", A["number"], B["number"], *SMALL, "--no-peers", "--json", "-",
@@ -143,12 +136,6 @@ class Bench(unittest.TestCase):
         self.assertIn("are too few for a verdict", run.stderr)
         rows = list(csv.DictReader(run.stdout.splitlines()))
         self.assertEqual([row["n"] for row in rows if row["stage"] == A["stage"]], [str(N), str(2 * N)])
-
-    def test_ablation_separates_idea_and_shape(self) -> None:
-        run = ladder("bench", ABLATED_FROM["number"], ABLATED["number"], *SMALL, "--no-peers", "--ablate",
-                     "--csv", str(self.csv), ends=0)
-        self.assertIn(f"{ABLATED['stage']} apart from its tile shape", run.stdout)
-        self.assertIn(f"{ABLATED['stage']}[{OTHER_TILE}]", [row["stage"] for row in self.rows()])
 
     def test_explain_launches_once_and_weighs_the_memory(self) -> None:
         names = [SCORES["stage"], B["stage"]]
@@ -217,19 +204,6 @@ class Bench(unittest.TestCase):
         self.assertTrue(line.endswith("unverified"), line)
         # FLOPs of its own are a ceiling's: two peers of the same speed have the same rate.
         self.assertEqual(self.row("fake-boasts")["tflops"], self.row("fake")["tflops"])
-
-    def test_a_record_above_the_ceiling_is_an_error(self) -> None:
-        run = ladder("bench", A["number"], B["number"], *SMALL, "--no-peers", "--csv", str(self.csv),
-                     FAKE_GPU_FAST=B["stage"], ends=1)
-        self.assertIn("above the ceiling", run.stdout)
-        self.assertEqual([row["stage"] for row in self.rows()], [A["stage"], *CEILINGS])
-
-    def test_a_slow_stage_is_timed_apart(self) -> None:
-        run = ladder("bench", SCORES["number"], TILED["number"], *SMALL, "--no-peers", "--csv", str(self.csv),
-                     FAKE_GPU_SLOW=SCORES["stage"], ends=0)
-        self.assertEqual(self.row(SCORES["stage"])["rounds"], "3")
-        self.assertEqual(self.row(TILED["stage"])["vs_previous"], "")
-        self.assertIn("timed apart, 3 launches", run.stdout)
 
     def test_another_formula_is_timed_on_problems_of_its_own(self) -> None:
         rung = min((rung for rung in RUNGS.all if default(rung)["formula"] != "forward" and default(rung)["br"] > 0), key=step)

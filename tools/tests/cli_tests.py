@@ -521,12 +521,6 @@ class Words(unittest.TestCase):
         self.assertEqual(mma, explained["counters"]["mma"] // (n // tile["br"]))
         self.assertTrue(all(site["file"] == f"{B['stage']}/kernel.cuh" for site in traced["sites"]))
 
-    def test_help(self) -> None:
-        for arguments in (("--help",), ("check", "--help"), ("bench", "-h")):
-            result = ladder(*arguments, ends=DONE)
-            self.assertIn("--n", result.stdout)
-        self.assertIn("130 interrupted", ladder("--help").stdout)
-
     def test_each_verb_has_two_examples_of_itself(self) -> None:
         for verb in ("check", "bench", "compare", "explain", "describe", "list", "peer", "try"):
             with self.subTest(verb):

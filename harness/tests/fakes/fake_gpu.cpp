@@ -3,8 +3,6 @@
 // misbehave:
 //   FAKE_GPU_WRONG=93_longer   this rung's output is wrong
 //   FAKE_GPU_STALE=93_longer   this rung writes each output once and never again
-//   FAKE_GPU_FAST=93_longer    this rung claims to be faster than the ceiling
-//   FAKE_GPU_SLOW=90_first     this rung takes 2 s a launch
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -94,10 +92,8 @@ class FakeProblem final : public GpuProblem {
     const Rung& rung = rung_of(variant);
     const auto all = static_cast<double>(rungs().size()), order = static_cast<double>(&rung - rungs().data()),
                own = static_cast<double>(&variant - rung.variants.data());
-    double tflops = 5 + 20 * (order + own / static_cast<double>(2 * rung.variants.size())) / all;
-    if (told_to_be("FAKE_GPU_FAST", variant)) tflops = 2 * CEILING_TFLOPS;
-    double ms = flops_of(shape) / (tflops * 1e9);
-    if (told_to_be("FAKE_GPU_SLOW", variant)) ms = 2000;
+    const double tflops = 5 + 20 * (order + own / static_cast<double>(2 * rung.variants.size())) / all;
+    const double ms = flops_of(shape) / (tflops * 1e9);
     pass(ms * static_cast<double>(launches.size()));
     return ms * static_cast<double>(launches.size());
   }
