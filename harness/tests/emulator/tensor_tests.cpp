@@ -1,4 +1,4 @@
-// ldmatrix, mma, shuffles and conversions against their definitions.
+// Products to the last bit, and f16, of which the conformance cases (conformance_tests.cpp) have some numbers.
 #include <array>
 #include <bit>
 #include <cmath>
@@ -17,30 +17,6 @@ using namespace emulator_test;
 
 namespace {
 
-// Shared memory holds f16 elements whose bits are their index; every lane reports what it got.
-// Lane l points at row 5 * l % 32, so that a mixed-up address shows.
-template <class Load, int REGISTERS>
-__device__ void load_matrices(uint32_t* out, Load load) {
-  const uint32_t own = threadIdx.x * 8;
-  st_shared_v4(smem_base() + threadIdx.x * 16, {own | (own + 1) << 16, (own + 2) | (own + 3) << 16,
-                                                (own + 4) | (own + 5) << 16, (own + 6) | (own + 7) << 16});
-  __syncwarp();
-  uint32_t matrices[REGISTERS];
-  load(matrices, smem_base() + 5 * threadIdx.x % 32 * 16);
-  for (int i = 0; i < REGISTERS; ++i) st_global_b32(out + threadIdx.x * REGISTERS + i, matrices[i]);
-}
-__global__ void x4(uint32_t* out) {
-  load_matrices<void (*)(uint32_t(&)[4], uint32_t), 4>(out, [](uint32_t(&m)[4], uint32_t row) { ldmatrix_x4(m, row); });
-}
-__global__ void x4_trans(uint32_t* out) {
-  load_matrices<void (*)(uint32_t(&)[4], uint32_t), 4>(
-      out, [](uint32_t(&m)[4], uint32_t row) { ldmatrix_x4_trans(m, row); });
-}
-__global__ void x2_trans(uint32_t* out) {
-  load_matrices<void (*)(uint32_t(&)[2], uint32_t), 2>(
-      out, [](uint32_t(&m)[2], uint32_t row) { ldmatrix_x2_trans(m, row); });
-}
-
 // C += A * B from row-major A [16][16] and B [16][8] in f32, by the layouts of common/fragments.hpp.
 __global__ void multiply_fragments(const float* A, const float* B, float* C) {
   const int lane = static_cast<int>(threadIdx.x);
@@ -54,60 +30,7 @@ __global__ void multiply_fragments(const float* A, const float* B, float* C) {
   for (int i = 0; i < 4; ++i) C[FragmentC::row(lane, i) * 8 + FragmentC::col(lane, i)] = c[i];
 }
 
-__global__ void exchange(float* out) {
-  for (int mask = 0; mask < 32; ++mask)
-    out[mask * 32 + static_cast<int>(threadIdx.x)] = shfl_xor(static_cast<float>(threadIdx.x), mask);
-}
-
-__global__ void votes(float* out) {
-  for (uint32_t yes = 0; yes <= 32; ++yes) out[yes * 32 + threadIdx.x] = vote_any(threadIdx.x == yes);
-}
-
-__global__ void exponentials(const float* in, float* out) {
-  out[threadIdx.x] = ex2_approx(in[threadIdx.x]);
-}
-
-uint16_t element(uint32_t word, int half) {
-  return static_cast<uint16_t>(word >> (16 * half));
-}
-
 }  // namespace
-
-TEST_CASE("ldmatrix gives each lane its elements", "[emulator][tensor]") {
-  const auto check = [](auto kernel, int matrices, bool transposed) {
-    std::vector<uint32_t> out(static_cast<size_t>(32 * matrices));
-    check_silent(run(kernel, 32, 512, out.data()));
-    for (int lane = 0; lane < 32; ++lane) {
-      for (int m = 0; m < matrices; ++m) {
-        for (int half = 0; half < 2; ++half) {
-          const int own = lane / 4, pair = lane % 4 * 2 + half;
-          const int row = transposed ? pair : own, column = transposed ? own : pair;
-          const int stored_row = 5 * (m * 8 + row) % 32;
-          CHECK(element(out[static_cast<size_t>(lane * matrices + m)], half) == stored_row * 8 + column);
-        }
-      }
-    }
-  };
-  check(x4, 4, false);
-  check(x4_trans, 4, true);
-  check(x2_trans, 2, true);
-}
-
-TEST_CASE("mma multiplies fragments exactly for small integers", "[emulator][tensor]") {
-  float A[256], B[128], C[128], expected[128];
-  for (int i = 0; i < 256; ++i) A[i] = static_cast<float>(i * 7 % 23 - 11);
-  for (int i = 0; i < 128; ++i) B[i] = static_cast<float>(i * 5 % 19 - 9);
-  for (int i = 0; i < 128; ++i) expected[i] = C[i] = static_cast<float>(i - 64);
-  for (int row = 0; row < 16; ++row) {
-    for (int column = 0; column < 8; ++column) {
-      for (int k = 0; k < 16; ++k) expected[row * 8 + column] += A[row * 16 + k] * B[k * 8 + column];
-    }
-  }
-  const Device device = run(multiply_fragments, 32, 0, A, B, C);
-  check_silent(device);
-  CHECK(device.counters().mma == 1);
-  for (int i = 0; i < 128; ++i) CHECK(C[i] == expected[i]);
-}
 
 TEST_CASE("an uninitialised operand makes its row or column NaN", "[emulator][tensor]") {
   float A[256] = {}, B[128] = {}, C[128] = {};
@@ -278,35 +201,6 @@ TEST_CASE("in one accumulator a sum of ones in e4m3 stands still at 16384", "[em
   CHECK(sum == 16384);
 }
 
-TEST_CASE("shfl_xor exchanges across the warp", "[emulator][tensor]") {
-  std::vector<float> out(32 * 32);
-  const Device device = run(exchange, 32, 0, out.data());
-  CHECK(device.counters().shuffles == 32);
-  for (size_t i = 0; i < out.size(); ++i) REQUIRE(out[i] == static_cast<float>(i % 32 ^ i / 32));
-}
-
-TEST_CASE("vote_any tells every lane whether one of them said yes", "[emulator][tensor]") {
-  std::vector<float> out(33 * 32);
-  run(votes, 32, 0, out.data());
-  for (size_t i = 0; i < out.size(); ++i) REQUIRE(out[i] == (i / 32 == 32 ? 0.0f : 1.0f));  // nobody is lane 32
-}
-
-TEST_CASE("ex2 at its edges", "[emulator][tensor]") {
-  const std::vector<float> in = {0.0f, 10.0f, -1.0f, -INFINITY, INFINITY, -126.0f, -126.5f, -200.0f, NAN};
-  std::vector<float> out(in.size());
-  const Device device = run(exponentials, static_cast<uint32_t>(in.size()), 0, in.data(), out.data());
-  CHECK(device.counters().exponentials == in.size());
-  CHECK(out[0] == 1.0f);
-  CHECK(out[1] == 1024.0f);
-  CHECK(out[2] == 0.5f);
-  CHECK(out[3] == 0.0f);
-  CHECK(out[4] == INFINITY);
-  CHECK(out[5] == 0x1p-126f);
-  CHECK(out[6] == 0.0f);  // subnormal
-  CHECK(out[7] == 0.0f);
-  CHECK(std::isnan(out[8]));
-}
-
 TEST_CASE("every f16 survives f32 and back", "[emulator][tensor]") {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const f16 half{static_cast<uint16_t>(bits)};
@@ -340,20 +234,4 @@ TEST_CASE("f32 rounds to the nearest f16, ties to even", "[emulator][tensor]") {
   CHECK(to_f16(0x1p-25f).bits == 0);  // the middle between 0 and the smallest subnormal
   CHECK(to_f16(std::nextafter(0x1p-25f, 1.0f)).bits == 1);
   CHECK(pack_f16x2(1.0f, -2.0f) == 0xc0003c00);
-}
-
-TEST_CASE("a product with a C of its own leaves C alone", "[emulator][tensor]") {
-  float sums[64] = {};
-  const auto kernel = +[](float* out) {
-    const float c[4] = {1, 2, 3, 4};
-    const uint32_t ones[4] = {0x3c003c00, 0x3c003c00, 0x3c003c00, 0x3c003c00};
-    float d[4] = {100, 100, 100, 100};
-    mma_m16n8k16(d, ones, ones[0], ones[1], c);
-    st_global_f32(out + 2 * threadIdx.x, d[0] + d[3]);
-    st_global_f32(out + 2 * threadIdx.x + 1, c[3]);
-  };
-  const Device device = run(kernel, 32, 0, sums);
-  CHECK(device.counters().mma == 1);
-  CHECK(sums[0] == 16 + 1 + 16 + 4);
-  CHECK(sums[1] == 4);
 }

@@ -1,4 +1,4 @@
-// WMMA: products against their definition, counts against the instructions that ptxas makes of it, and what goes wrong.
+// WMMA: counts against the instructions that ptxas makes of it, and what goes wrong. Products are conformance cases.
 #include <cmath>
 
 #include "harness/tests/emulator/emulator_test.hpp"
@@ -7,39 +7,7 @@ using namespace emulator_test;
 
 namespace {
 
-constexpr uint32_t LD = 32, F16_BYTES = 16 * LD * 2, F32_BYTES = 16 * LD * 4;
-
-// C += A * B, all row by row in f32 [16][16]; B_IS_COL hands B over as its transpose.
-template <bool B_IS_COL>
-__global__ void multiply_matrices(const float* A, const float* B, float* C) {
-  const uint32_t smem_A = smem_base(), smem_B = smem_A + F16_BYTES, smem_C = smem_B + F16_BYTES;
-  for (uint32_t i = threadIdx.x; i < 128; i += 32) {
-    const uint32_t row = i / 8, column = i % 8 * 2, offset = row * LD * 2 + column * 2;
-    const auto b_at = [&](uint32_t c) { return B[B_IS_COL ? c * 16 + row : row * 16 + c]; };
-    st_shared_b32(smem_A + offset, pack_f16x2(A[row * 16 + column], A[row * 16 + column + 1]));
-    st_shared_b32(smem_B + offset, pack_f16x2(b_at(column), b_at(column + 1)));
-  }
-  for (uint32_t i = threadIdx.x; i < 256; i += 32)
-    st_shared_b32(smem_C + i / 16 * LD * 4 + i % 16 * 4, std::bit_cast<uint32_t>(C[i]));
-  __syncwarp();
-  WmmaA a;
-  WmmaAccumulator c;
-  wmma_load_a(a, smem_A, LD);
-  wmma_load_c(c, smem_C, LD);
-  if constexpr (B_IS_COL) {
-    WmmaBCol b;
-    wmma_load_b_col(b, smem_B, LD);
-    wmma_mma(c, a, b);
-  } else {
-    WmmaBRow b;
-    wmma_load_b_row(b, smem_B, LD);
-    wmma_mma(c, a, b);
-  }
-  wmma_store_d(smem_C, c, LD);
-  __syncwarp();
-  for (uint32_t i = threadIdx.x; i < 256; i += 32)
-    C[i] = std::bit_cast<float>(ld_shared_b32(smem_C + i / 16 * LD * 4 + i % 16 * 4));
-}
+constexpr uint32_t LD = 32, F32_BYTES = 16 * LD * 4;
 
 __device__ void clear_shared(uint32_t bytes) {
   for (uint32_t i = threadIdx.x; i < bytes / 4; i += 32) st_shared_b32(smem_base() + i * 4, 0);
@@ -68,24 +36,6 @@ __global__ void forgotten_load(float* out) {
 }
 
 }  // namespace
-
-TEST_CASE("wmma multiplies exactly for small integers", "[emulator][wmma]") {
-  float A[256], B[256], expected[256], C[256];
-  for (int i = 0; i < 256; ++i) A[i] = static_cast<float>(i * 7 % 23 - 11);
-  for (int i = 0; i < 256; ++i) B[i] = static_cast<float>(i * 5 % 19 + i / 64 - 9);
-  for (int i = 0; i < 256; ++i) {
-    expected[i] = static_cast<float>(i - 64);
-    for (int k = 0; k < 16; ++k) expected[i] += A[i / 16 * 16 + k] * B[k * 16 + i % 16];
-  }
-  for (auto* const kernel : {multiply_matrices<false>, multiply_matrices<true>}) {
-    for (int i = 0; i < 256; ++i) C[i] = static_cast<float>(i - 64);
-    const Device device = run(kernel, 32, 2 * F16_BYTES + F32_BYTES, A, B, C);
-    check_silent(device);
-    for (int i = 0; i < 256; ++i) CHECK(C[i] == expected[i]);
-    CHECK(device.counters().mma == 2);
-    CHECK(device.counters().ldmatrix == 2);
-  }
-}
 
 TEST_CASE("a fragment that was not loaded is NaN", "[emulator][wmma]") {
   for (auto* const kernel : {forgotten_load<0>, forgotten_load<1>, forgotten_load<2>}) {
