@@ -73,15 +73,6 @@ class Usage(unittest.TestCase):
         for name in named[1].split(", "):
             self.assertTrue(any(map(can, RUNGS.by_name[name]["variants"])), said)
 
-    def test_stage(self) -> None:
-        longest = max(RUNGS.all, key=lambda rung: len(rung["word"]))
-        typo = longest["word"][:-1]
-        self.refused(f"check {typo}", f"no stage '{typo}'", f"Nearest: {longest['stage']}.\n  All {len(RUNGS.all)}:  ./ladder list\n")
-        said = self.refused("explain 987", "no stage '987'")
-        self.assertEqual(len(re.findall(r"\d\d_", said)), 3, said)  # the nearest
-        self.refused(f"compare {A['number']}", "takes two stages")
-        self.refused(B["number"], f"ladder check {B['number']}")
-
     def test_describe_takes_no_stage(self) -> None:
         self.refused(f"describe {B['number']}", "describe takes no stage", f"ladder explain {B['number']}")
         self.refused("describe all", "describe takes no stage", "'all'")
