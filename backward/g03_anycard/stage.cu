@@ -21,6 +21,7 @@ ladder::Variant variant(ladder::Variant rest = {}) {
   rest = ladder::backward::any_d<typename C::T>(std::move(rest),
                                                 ladder::backward::list_and_sum_bytes<C, C::HEAD_DIM + 2, Sequence>,
                                                 ladder::WINDOW | ladder::VARLEN, C::HEAD_DIM);
+  if (C::HEAD_DIM == 128) rest.accepts.min_d = 72;  // of fewer columns is the variant of 64
   rest.conflict_ways = 1.0;
   return ladder::make_variant<C>(run<C>, gradients<C>, predict<C>, std::move(rest));
 }
@@ -29,7 +30,6 @@ const ladder::Registration registration({
     .name = "g03_anycard",
     .previous = "79_groups",
     .role = ladder::Role::port,
-    .untried = true,
     .more_lines = {ladder::MoreLines::port,
                    "What models ask of gradients, 68 to 82, for mma.sync and cp.async, and in less shared memory."},
     .idea = "Gradients as models ask for them on every card from sm_80 on: within 145 KiB of shared memory, or 97.",

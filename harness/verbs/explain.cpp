@@ -56,7 +56,8 @@ void print_kernel(std::FILE* out, const Rung& rung, const Variant& variant, cons
   }
   if (variant.keys_of_one_sign > 0)
     print_paragraph(out, "Sums",
-                    fmt::format("of up to {} values of one sign; f01_e4m3 says why", variant.keys_of_one_sign));
+                    fmt::format("of up to {} values of one sign, or of one in either half; its chapter says why",
+                                variant.keys_of_one_sign));
   if (variant.keys_of_rising_weights > 0)
     print_paragraph(out, "Weights",
                     fmt::format("that rise and fall again over up to {} keys, of values of two signs; f02_two says why",

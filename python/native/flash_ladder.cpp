@@ -257,7 +257,8 @@ Result<Kernel> kernel_for(const Spec& spec, std::string_view name, const Wanted&
     const bool by_twos = spec.heads / spec.key_heads() % 2 == 0 && tiles >= 800;
     const bool is_far = variant.few_keys > 0 && spec.causal && (spec.keys() > variant.few_keys || by_twos);
     const int unfit = for_few ? (rows <= most_rows ? 0 : 3) : is_short ? 1 : 2;
-    return std::tuple(unfit, -rung.min_sm, !for_few && rung.max_sm == 0, rung.untried, rung.role == Role::lost, is_far,
+    return std::tuple(unfit, -rung.min_sm, !for_few && rung.max_sm == 0, rung.untried, rung.role == Role::lost,
+                      variant.keys_of_one_sign > 0, is_far,  // who is right for some keys comes behind who is for all
                       variant.dense_tiles > 0 && !spec.causal && tiles > variant.dense_tiles,
                       variant.several != unequal, !variant.takes(STRIDES), columns,
                       variant.takes(BLOCKS) && !spec.blocks, idle);

@@ -38,7 +38,7 @@ HOLE = re.compile(r"\{([^{}]+)\}")
 INLINE = re.compile(r"<!--=(.+?)-->(.*?)<!--/-->", re.S)
 TABLE = re.compile(r"^(<!-- table (.*)\n((?:.+\n)*?)-->\n)(?:\|.*\n)*<!-- /table -->$", re.M)
 TRIALS = ("h200_trials.csv", "h200_trials_hopper.csv", "h200_trials_backward.csv", "h200_trials_backward_clocks.csv", "h200_trials_backward_d64.csv",
-          "h200_trials_walk.csv", "h200_trials_ninetysix.csv")
+          "h200_trials_walk.csv", "h200_trials_ninetysix.csv", "h200_trials_fp8.csv")
 SMS = 132  # of the H200 that all files here are of
 METRICS = {
     "wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
