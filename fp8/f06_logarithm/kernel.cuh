@@ -1,5 +1,5 @@
 // f06_logarithm: a weight's byte is eight times its logarithm, rounded: no exponential. The products add weights up.
-// Before:  f02_two makes an exponential of each score, has room for half of a second accumulator, and adds it each tile.
+// Before:  f02_two makes an exponential of each score, has room for half a second accumulator, and adds it each tile.
 // Tile:    128x128, 8 warps: two warpgroups of 64 queries, and a third that copies.  Shared: 196 KiB and 256 B.
 //          Needs d <= 128, rows that begin at multiples of 16 B, heads % kv_heads == 0, BR == BC == 128, sm_90a.
 // Shapes:  Q: [batch, heads, n_q, d] e4m3; K, V: [batch, kv_heads, n_k, d] e4m3; O: as Q, f16 or bf16; in any strides.

@@ -42,7 +42,7 @@ const ladder::Registration registration({
     .name = "f06_logarithm",
     .previous = "f02_two",
     .role = ladder::Role::branch,
-    .more_lines = {ladder::MoreLines::other,
+    .more_lines = {ladder::MoreLines::rebuilt,
                    "Without exponentials and sums of weights the softmax is another, and so is who waits for whom."},
     .idea = "The bits of a number of e4m3 are nearly eight times its logarithm, so a weight is a score times a number, "
             "rounded to a byte; and a column of ones in V adds the weights up.",

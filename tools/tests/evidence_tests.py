@@ -358,8 +358,7 @@ class Formats(unittest.TestCase):
 
     def test_the_offsets_that_rungs_take_are_among_them(self) -> None:
         kernels = sorted((ROOT / "fp8").glob("f*/kernel.cuh"))
-        logarithm = (ROOT / "fp8/f06_logarithm/kernel.cuh").read_text(encoding="utf-8")
-        self.assertIn(f"CODES * ({offsets.BY_LOGARITHM} + 7) - 0.45f", logarithm)
+        self.assertTrue(any(f"CODES * ({offsets.BY_LOGARITHM} + 7) - 0.45f" in path.read_text(encoding="utf-8") for path in kernels))
         taken = {found[1] for path in (*kernels, ROOT / "common/words/bytes.cuh")
                  if (found := re.search(r"WEIGHT_OF_MAX = ([\d.]+)f?,", path.read_text(encoding="utf-8")))}
         self.assertTrue(taken)

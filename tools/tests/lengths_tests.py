@@ -124,7 +124,7 @@ class Lengths(unittest.TestCase):
         mutates = re.compile(r"\b(void|bool) next\(")
         self.assertGreater(sum(" next()" in text for text in kernels.values()), 20)
         # In 43 and 99 the machine code would change; up to 38 a kernel is a whole file.
-        self.assertEqual([name for name, text in kernels.items() if mutates.search(text) and number_of(name) not in range(1, FIRST)], ["43_window", "99_unaided"])
+        self.assertEqual([number_of(name) for name, text in kernels.items() if mutates.search(text) and number_of(name) not in range(1, FIRST)], [43, 99])
         self.assertRegex("  __device__ __forceinline__ void next() {", mutates)
         self.assertNotRegex("  __device__ __forceinline__ Queries next() {", mutates)
 
