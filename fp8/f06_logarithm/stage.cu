@@ -56,7 +56,7 @@ const ladder::Registration registration({
     .min_sm = 90,
     .max_sm = 90,
     .needs = "wgmma in e4m3, clusters, setmaxnreg, stmatrix, TMA, mbarrier, 196 KiB of shared memory",
-    .resources = {{.sm = 90, .registers = 168}},
+    .resources = {{.sm = 90, .registers = 168, .spill_bytes = 0}},
     .variants = {variant<Config<bf16, 128, 128, 8, 4>>(), variant<Config<f16, 128, 128, 8, 4>>({.label = "f16"})},
 });
 
