@@ -84,8 +84,8 @@ __device__ __forceinline__ void multiply_rows(float (&C_frag)[2][TILES][4], uint
       uint32_t B_frag[4];
       ldmatrix_x4(B_frag, (lane_B ^ (d_slice * 32)) + pair * 16 * C::ROW_BYTES);
       for (int half = 0; half < 2; ++half) {
-        mma<typename C::T>(C_frag[half][2 * pair], A_frag[half], B_frag[0], B_frag[1]);
-        mma<typename C::T>(C_frag[half][2 * pair + 1], A_frag[half], B_frag[2], B_frag[3]);
+        ::mma<typename C::T>(C_frag[half][2 * pair], A_frag[half], B_frag[0], B_frag[1]);
+        ::mma<typename C::T>(C_frag[half][2 * pair + 1], A_frag[half], B_frag[2], B_frag[3]);
       }
     }
   }
@@ -104,8 +104,8 @@ __device__ __forceinline__ void add_rows(float (&C_frag)[2][TILES][4], uint32_t 
       uint32_t B_frag[4];
       ldmatrix_x4_trans(B_frag, (lane_B ^ (column_tile * 16)) + slice * 16 * C::ROW_BYTES);
       for (int half = 0; half < 2; ++half) {
-        mma<typename C::T>(C_frag[half][column_tile], A_frag[half], B_frag[0], B_frag[1]);
-        mma<typename C::T>(C_frag[half][column_tile + 1], A_frag[half], B_frag[2], B_frag[3]);
+        ::mma<typename C::T>(C_frag[half][column_tile], A_frag[half], B_frag[0], B_frag[1]);
+        ::mma<typename C::T>(C_frag[half][column_tile + 1], A_frag[half], B_frag[2], B_frag[3]);
       }
     }
   }
