@@ -1160,7 +1160,11 @@ std::vector<Trial> emulator_trials(const Variant& variant, const Shape& shape, c
   }
   if (!trials.empty()) return trials;
   const bool is_attention = formula_of(shape).is_attention;
-  if (is_attention && choice.quick) return quick_trials(variant, shape, choice);
+  if (is_attention && choice.quick) {
+    trials = quick_trials(variant, shape, choice);
+    if (!choice.any_scores) spare_long_sums(variant, trials);
+    return trials;
+  }
   if (!is_attention) trials = other_formula_trials(variant, shape, choice);
   if (choice.quick) return trials;
 

@@ -23,7 +23,7 @@ BEHIND = {
     r"b=1 h=32 kv=8 nq=1 nk=1024 d=128 .*": 1.05,  # a third of a microsecond before the first key is asked for: d05 knows less
     r"b=\d h=32 kv=1 nq=1 nk=8192 d=128 .*": 1.03,  # the same, beside d12
     r"b=1 h=32 kv=1 nq=1 nk=65536 d=128 .*": 1.10,  # d16's text is faster there, and nowhere else; nobody knows why
-    r"b=\d+ h=16 n=(1024|8192) d=128 types=e4m3,e4m3,bf16.*": 1.28,  # two are faster: sums that forget, and weights that are coarse
+    r"b=\d+ h=16 n=(1024|8192) d=128 types=e4m3,e4m3,bf16.*": 1.16,  # f01 is faster, and its sums forget
 }
 
 

@@ -1,8 +1,7 @@
 """What the place of a row's largest weight costs where weights are e4m3, whatever kernel makes them: fp8/README.md shows it.
 A row of the file is an offset, 2 to which a row's largest weight is, inputs, and tiles of 128 keys. One tile has its own maximum. Of many,
 the first tile's stays until a sum says that it must not, as in fp8/f01_e4m3: 16 rows and their lanes of 32 weights, of a tile, which
-are made again where a lane's add up to 448. A weight by its logarithm has no exponential: fp8/f06_logarithm, which looks at each tile's
-maximum, and divides by the sum of what it has rounded. All else is in double precision. The error of O is root mean square, and the largest,
+are made again where a lane's add up to 448. All else is in double precision. The error of O is root mean square, and the largest,
 over the root mean square of O; and each over that of the plain attention that checks take for e4m3, whose largest weight is 1 to 2.
     python3 -m tools.evidence.offsets [--csv docs/results/weight_offsets.csv]"""
 
@@ -17,8 +16,6 @@ import numpy as np
 from tools.evidence.formats import e4m3
 
 OFFSETS = (3, 3.75, 4, 5, 6, 7, 8)
-BY_LOGARITHM = 6  # the offset of f06
-CODE_OF_MAX, LAST_CODE = 8 * (BY_LOGARITHM + 7) - 0.45, 126  # the bits of e4m3 as a whole number
 LARGEST, WHOLE, LEAST = 448, -6, -9  # of e4m3: its largest number; below 2^-6 it loses bits; its smallest is 2^-9, so 2^-10 becomes 0
 QUERIES, KEYS, D, WARP_ROWS = 128, 128, 128, 16  # of a tile
 LANE = np.arange(KEYS) % 8 // 2  # whose weight it is: of each eight keys a lane of four has two
@@ -77,27 +74,6 @@ def in_tiles(S: np.ndarray, V: np.ndarray, offset: float) -> tuple[np.ndarray, f
     return O / sums[:, None], again / max(warps * (tiles - 1), 1)
 
 
-def of_codes(codes: np.ndarray) -> np.ndarray:
-    """The numbers of e4m3 that have these bits."""
-    exponents, mantissas = np.divmod(codes, 8)
-    return np.ldexp(np.where(exponents > 0, 8 + mantissas, mantissas), np.maximum(exponents, 1).astype(int) - 10)
-
-
-def by_logarithm(S: np.ndarray, V: np.ndarray) -> np.ndarray:
-    """O of weights by their logarithm. A warp takes its rows' new maxima where one of them is above what there is room for."""
-    base, room = np.full(len(S), -np.inf), (LAST_CODE - CODE_OF_MAX) / 8
-    O, sums = np.zeros((len(S), V.shape[1])), np.zeros(len(S))
-    for tile in range(0, S.shape[1], KEYS):
-        here = slice(tile, tile + KEYS)
-        own, before = S[:, here].max(1), base
-        raised = (own - base > room).reshape(-1, WARP_ROWS).any(1).repeat(WARP_ROWS)
-        base = np.where(raised, np.maximum(base, own), base)
-        P = of_codes(np.rint(np.clip(8 * (S[:, here] - base[:, None]) + CODE_OF_MAX, 0, LAST_CODE)))
-        kept = np.exp2(before - base)
-        O, sums = O * kept[:, None] + P @ V[here], sums * kept + P.sum(1)
-    return O / sums[:, None]
-
-
 class Errors:
     """Of O, over its own root mean square."""
 
@@ -116,9 +92,7 @@ class Errors:
 
 
 def rows_of(kind: str, tiles: int, offsets: tuple[float, ...] = OFFSETS) -> list[dict[str, str]]:
-    """Of these offsets, and last by their logarithm."""
     of_plain, of_offset, again = [Errors() for _ in range(3)], [Errors() for _ in offsets], [0.0 for _ in offsets]
-    of_logarithm = Errors()
     for seed in SEEDS:
         S, V = inputs(kind, tiles, seed)
         right = exact(S, V)
@@ -128,16 +102,12 @@ def rows_of(kind: str, tiles: int, offsets: tuple[float, ...] = OFFSETS) -> list
             O, share = in_tiles(S, V, offset)
             of_offset[at].add(right, O)
             again[at] += share / len(SEEDS)
-        of_logarithm.add(right, by_logarithm(S, V))
     rms_of_plain, max_of_plain = (max(each) for each in zip(*(found.both() for found in of_plain)))
     found = []
-    zero = (0.5 - CODE_OF_MAX) / 8  # where bits become 0
-    for by, offset, of, zero_below, share in (*(("exponential", offset, of, LEAST - 1 - offset, share)
-                                                for offset, of, share in zip(offsets, of_offset, again)),
-                                              ("logarithm", BY_LOGARITHM, of_logarithm, zero, 0.0)):  # fmt: skip
+    for offset, of, share in zip(offsets, of_offset, again):
         rms, largest = of.both()
-        found.append({"by": by, "offset": f"{offset:g}", "room": f"{np.log2(LARGEST) - offset:.2f}", "alike": f"{int(LARGEST / 2**offset)}",
-                      "whole_above": f"{WHOLE - offset:g}", "zero_below": f"{zero_below:.4g}", "inputs": kind, "tiles": f"{tiles}",
+        found.append({"offset": f"{offset:g}", "room": f"{np.log2(LARGEST) - offset:.2f}", "alike": f"{int(LARGEST / 2**offset)}",
+                      "whole_above": f"{WHOLE - offset:g}", "zero_below": f"{LEAST - 1 - offset:g}", "inputs": kind, "tiles": f"{tiles}",
                       "rms": f"{rms:.3g}", "rms_over_plain": f"{rms / rms_of_plain:.3g}", "max": f"{largest:.3g}",
                       "max_over_plain": f"{largest / max_of_plain:.3g}", "again": f"{share:.3g}" if tiles > 1 else ""})  # fmt: skip
     return found
@@ -149,7 +119,7 @@ def main() -> None:
     options = parser.parse_args()
     found = [row for kind in FACTORS for tiles in TILES for row in rows_of(kind, tiles)]
     for row in found:
-        print(*(f"{cell:>11}" for cell in row.values()))
+        print(*(f"{cell:>9}" for cell in row.values()))
     if options.csv:
         with options.csv.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, list(found[0]), lineterminator="\n")

@@ -309,12 +309,10 @@ def formats(name: str, per: str, inputs: str) -> float:
     return 100 * float(_cells("format_errors.csv", type=name, per=per, inputs=inputs)["error"])
 
 
-def offsets(offset: float | str, inputs: str = "normal", tiles: int = 64) -> SimpleNamespace:
-    """Where a row's largest weight stands in e4m3: offsets(3.75, 'sink').rms and .max, in percent of O, .rms_over_plain; .again, in percent.
-    Of weights by their logarithm offsets('logarithm')."""
-    of = {"by": offset} if isinstance(offset, str) else {"by": "exponential", "offset": f"{offset:g}"}
-    row = _cells("weight_offsets.csv", **of, inputs=inputs, tiles=f"{tiles}")
-    numbers = {name: float(cell) for name, cell in row.items() if name not in ("by", "inputs") and cell}
+def offsets(offset: float, inputs: str = "normal", tiles: int = 64) -> SimpleNamespace:
+    """Where a row's largest weight stands in e4m3: offsets(3.75, 'sink').rms and .max, in percent of O, .rms_over_plain; .again, in percent."""
+    row = _cells("weight_offsets.csv", offset=f"{offset:g}", inputs=inputs, tiles=f"{tiles}")
+    numbers = {name: float(cell) for name, cell in row.items() if name != "inputs" and cell}
     return SimpleNamespace(**numbers | {name: 100 * numbers[name] for name in ("rms", "max", "again") if name in numbers})
 
 

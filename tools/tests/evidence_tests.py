@@ -340,25 +340,23 @@ class Formats(unittest.TestCase):
     def test_where_the_largest_weight_stands(self) -> None:
         """All of it with LADDER_WHOLE=1; otherwise of many tiles one offset."""
         recorded = results.table("weight_offsets.csv")
-        self.assertEqual([(row["inputs"], row["tiles"], row["by"], row["offset"]) for row in recorded],
-                         [(kind, f"{tiles}", *how) for kind in offsets.FACTORS for tiles in offsets.TILES
-                          for how in (*(("exponential", f"{offset:g}") for offset in offsets.OFFSETS), ("logarithm", f"{offsets.BY_LOGARITHM}"))])
+        self.assertEqual([(row["inputs"], row["tiles"], row["offset"]) for row in recorded],
+                         [(kind, f"{tiles}", f"{offset:g}") for kind in offsets.FACTORS for tiles in offsets.TILES for offset in offsets.OFFSETS])
         whole = "LADDER_WHOLE" in os.environ
         for kind in offsets.FACTORS:
             for tiles in offsets.TILES if whole or kind == "sink" else offsets.TILES[:1]:
                 asked = offsets.OFFSETS if whole or tiles == 1 else (4,)
-                wanted = [row for row in recorded if (row["inputs"], row["tiles"]) == (kind, f"{tiles}") and (float(row["offset"]) in asked or row["by"] == "logarithm")]
+                wanted = [row for row in recorded if (row["inputs"], row["tiles"]) == (kind, f"{tiles}") and float(row["offset"]) in asked]
                 for found, row in zip(offsets.rows_of(kind, tiles, asked), wanted, strict=True):
                     for column, cell in row.items():
                         with self.subTest(column, of=(kind, tiles, row["offset"])):
-                            if column in ("by", "inputs", "room") or "" in (cell, found[column]):
+                            if column in ("inputs", "room") or "" in (cell, found[column]):
                                 self.assertEqual(found[column], cell)
                             else:
                                 self.assertAlmostEqual(float(found[column]), float(cell), delta=0.01 * abs(float(cell)))
 
     def test_the_offsets_that_rungs_take_are_among_them(self) -> None:
         kernels = sorted((ROOT / "fp8").glob("f*/kernel.cuh"))
-        self.assertTrue(any(f"CODES * ({offsets.BY_LOGARITHM} + 7) - 0.45f" in path.read_text(encoding="utf-8") for path in kernels))
         taken = {found[1] for path in (*kernels, ROOT / "common/words/bytes.cuh")
                  if (found := re.search(r"WEIGHT_OF_MAX = ([\d.]+)f?,", path.read_text(encoding="utf-8")))}
         self.assertTrue(taken)
